@@ -1,0 +1,65 @@
+"""Buckets in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ...core.composite import Bucket, BucketAddress
+from ...core.usage import consumption
+from ...core.windows import hour_start_ms
+from ...core.writes import Granted, Outcome, Write
+from .tables import Tables, drop
+
+_FIRST_SWEEP_AT = 1024
+
+
+class MemoryBuckets:
+    """`apply` over a dictionary."""
+
+    def __init__(self, tables: Tables, apply: Callable[[Write, Bucket | None], Outcome]) -> None:
+        self._tables = tables
+        self._apply = apply
+        self._sweep_at = _FIRST_SWEEP_AT
+
+    async def write(self, address: BucketAddress, write: Write) -> Outcome:
+        tables = self._tables
+        with tables.lock:
+            before = tables.buckets.get(address)
+            outcome = self._apply(write, before)
+            if isinstance(outcome, Granted) and outcome.bucket is not before:
+                tables.buckets[address] = outcome.bucket
+                self._count(address, write.at_ms, before, outcome.bucket)
+                if before is None:
+                    self._sweep(write.at_ms)
+            return outcome
+
+    def _count(
+        self, address: BucketAddress, at_ms: int, before: Bucket | None, after: Bucket
+    ) -> None:
+        namespace_id, entity_id, resource, _ = address
+        key = (namespace_id, entity_id, resource, hour_start_ms(at_ms))
+        self._tables.usage[key].add(consumption(before, after))
+
+    def _sweep(self, now_ms: int) -> None:
+        """Forget expired buckets each time their number has doubled: a constant cost each."""
+        buckets = self._tables.buckets
+        if len(buckets) < self._sweep_at:
+            return
+        drop(buckets, lambda address: buckets[address].is_expired(now_ms))
+        self._sweep_at = max(_FIRST_SWEEP_AT, 2 * len(buckets))
+
+    async def read(self, addresses: Sequence[BucketAddress]) -> dict[BucketAddress, Bucket]:
+        with self._tables.lock:
+            found = self._tables.buckets
+            return {address: found[address] for address in addresses if address in found}
+
+    async def of_entity(self, namespace_id: str, entity_id: str) -> dict[BucketAddress, Bucket]:
+        return self._where(lambda a: a[:2] == (namespace_id, entity_id))
+
+    async def of_resource(self, namespace_id: str, resource: str) -> dict[BucketAddress, Bucket]:
+        return self._where(lambda a: (a.namespace_id, a.resource) == (namespace_id, resource))
+
+    def _where(self, wanted: Callable[[BucketAddress], bool]) -> dict[BucketAddress, Bucket]:
+        with self._tables.lock:
+            found = self._tables.buckets
+            return {address: found[address] for address in sorted(found) if wanted(address)}

@@ -1,0 +1,85 @@
+"""Configuration in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeGuard
+
+from ...core.audit import AuditEvent
+from ...core.hierarchy import ConfigSlot
+from ...core.models import LimiterConfig
+from ...ports.repository_protocol import ConfigPage
+from .tables import Tables
+
+
+class MemoryConfigs:
+    """One record for each slot. A deleted one stays, empty, to keep counting versions."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    async def read(
+        self, namespace_id: str, slots: Sequence[ConfigSlot], entity_id: str | None = None
+    ) -> ConfigPage:
+        tables = self._tables
+        with tables.lock:
+            found = {slot: tables.configs.get((namespace_id, slot)) for slot in slots}
+            entity = None if entity_id is None else tables.entities.get((namespace_id, entity_id))
+        return ConfigPage({slot: c for slot, c in found.items() if _says(c)}, entity)
+
+    async def write(
+        self, namespace_id: str, slot: ConfigSlot, change: LimiterConfig, event: AuditEvent
+    ) -> int:
+        tables = self._tables
+        with tables.lock:
+            stored = tables.configs.get((namespace_id, slot)) or LimiterConfig(config_version=0)
+            version = (stored.config_version or 0) + 1
+            said = {
+                name: value
+                for name in ("limits", "on_unavailable", "auto_update", "strict_version")
+                if (value := getattr(change, name)) is not None
+            }
+            tables.configs[namespace_id, slot] = replace(stored, config_version=version, **said)
+            tables.record(namespace_id, event)
+        return version
+
+    async def delete(self, namespace_id: str, slot: ConfigSlot, event: AuditEvent) -> bool:
+        tables = self._tables
+        with tables.lock:
+            stored = tables.configs.get((namespace_id, slot))
+            if not _says(stored):
+                return False
+            tables.configs[namespace_id, slot] = LimiterConfig(config_version=stored.config_version)
+            tables.record(namespace_id, event)
+        return True
+
+    async def entities_with_limits(
+        self, namespace_id: str, resource: str, limit: int | None, cursor: str | None
+    ) -> tuple[list[str], str | None]:
+        ids = sorted(
+            slot.entity_id
+            for slot in self._slots(namespace_id)
+            if slot.entity_id is not None and slot.resource == resource
+        )
+        later = [entity_id for entity_id in ids if cursor is None or entity_id > cursor]
+        page = later if limit is None else later[:limit]
+        return page, page[-1] if len(page) < len(later) else None
+
+    async def resources_with_entity_limits(self, namespace_id: str) -> list[str]:
+        found = {s.resource for s in self._slots(namespace_id) if s.entity_id and s.resource}
+        return sorted(found)
+
+    async def resources_with_defaults(self, namespace_id: str) -> list[str]:
+        slots = self._slots(namespace_id)
+        return sorted(s.resource for s in slots if s.resource and s.entity_id is None)
+
+    def _slots(self, namespace_id: str) -> list[ConfigSlot]:
+        with self._tables.lock:
+            stored = self._tables.configs.items()
+            return [slot for (ns, slot), c in stored if ns == namespace_id and c.limits]
+
+
+def _says(config: LimiterConfig | None) -> TypeGuard[LimiterConfig]:
+    """True when the record says anything at all."""
+    return config is not None and config != LimiterConfig()

@@ -1,0 +1,71 @@
+"""Entities in memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...core.audit import AuditEvent
+from ...core.models import Entity
+from .tables import Tables, drop
+
+
+class MemoryEntities:
+    """Entities by namespace and id. What goes in and out is copied: metadata is mutable."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    async def create(self, namespace_id: str, entity: Entity, event: AuditEvent) -> bool:
+        tables = self._tables
+        with tables.lock:
+            if (namespace_id, entity.id) in tables.entities:
+                return False
+            tables.entities[namespace_id, entity.id] = _copy(entity)
+            tables.record(namespace_id, event)
+        return True
+
+    async def read(self, namespace_id: str, entity_id: str) -> Entity | None:
+        with self._tables.lock:
+            entity = self._tables.entities.get((namespace_id, entity_id))
+        return None if entity is None else _copy(entity)
+
+    async def update(
+        self, namespace_id: str, entity: Entity, expected_version: int, event: AuditEvent
+    ) -> Entity | None:
+        tables = self._tables
+        with tables.lock:
+            stored = tables.entities.get((namespace_id, entity.id))
+            if stored is None or stored.version != expected_version:
+                return None
+            changed = replace(
+                stored,
+                name=entity.name,
+                metadata=dict(entity.metadata),
+                version=expected_version + 1,
+            )
+            tables.entities[namespace_id, entity.id] = changed
+            tables.record(namespace_id, event)
+        return _copy(changed)
+
+    async def delete(self, namespace_id: str, entity_id: str, event: AuditEvent) -> int:
+        tables = self._tables
+        owner = (namespace_id, entity_id)
+        with tables.lock:
+            deleted = (
+                drop(tables.entities, lambda key: key == owner)
+                + drop(tables.configs, lambda key: (key[0], key[1].entity_id) == owner)
+                + drop(tables.usage, lambda key: key[:2] == owner)
+                + drop(tables.buckets, lambda key: key[:2] == owner)
+            )
+            if deleted:
+                tables.record(namespace_id, event.with_details(records_deleted=deleted))
+        return deleted
+
+    async def children(self, namespace_id: str, parent_id: str) -> list[Entity]:
+        with self._tables.lock:
+            found = sorted(self._tables.entities.items())
+        return [_copy(e) for (ns, _), e in found if ns == namespace_id and e.parent_id == parent_id]
+
+
+def _copy(entity: Entity) -> Entity:
+    return replace(entity, metadata=dict(entity.metadata))

@@ -1,0 +1,68 @@
+"""The namespace registry in memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...ports.repository_protocol import NamespaceRecord
+from .tables import Tables, drop
+
+
+class MemoryNamespaces:
+    """Records by id; at most one active record has a name."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    async def register(self, record: NamespaceRecord) -> NamespaceRecord:
+        with self._tables.lock:
+            existing = self._active(record.name)
+            if existing is None:
+                self._tables.namespaces[record.namespace_id] = record
+            return existing or record
+
+    async def read(self, name: str) -> NamespaceRecord | None:
+        with self._tables.lock:
+            return self._active(name)
+
+    async def read_id(self, namespace_id: str) -> NamespaceRecord | None:
+        with self._tables.lock:
+            return self._tables.namespaces.get(namespace_id)
+
+    async def active(self) -> list[NamespaceRecord]:
+        return sorted(self._with_status("active"), key=lambda record: record.name)
+
+    async def orphans(self) -> list[NamespaceRecord]:
+        return sorted(self._with_status("deleted"), key=lambda record: record.name)
+
+    async def delete(self, name: str, deleted_at: str) -> None:
+        with self._tables.lock:
+            record = self._active(name)
+            if record is not None:
+                self._put(replace(record, status="deleted", deleted_at=deleted_at))
+
+    async def recover(self, namespace_id: str) -> bool:
+        with self._tables.lock:
+            record = self._tables.namespaces.get(namespace_id)
+            if record is None or record.status != "deleted" or self._active(record.name):
+                return False
+            self._put(replace(record, status="active", deleted_at=None))
+        return True
+
+    async def purge(self, namespace_id: str) -> int:
+        tables = self._tables
+        with tables.lock:
+            tables.namespaces.pop(namespace_id, None)
+            data = (tables.buckets, tables.configs, tables.entities, tables.audit, tables.usage)
+            return sum(drop(table, lambda key: key[0] == namespace_id) for table in data)
+
+    def _active(self, name: str) -> NamespaceRecord | None:
+        records = self._tables.namespaces.values()
+        return next((r for r in records if r.name == name and r.status == "active"), None)
+
+    def _with_status(self, status: str) -> list[NamespaceRecord]:
+        with self._tables.lock:
+            return [r for r in self._tables.namespaces.values() if r.status == status]
+
+    def _put(self, record: NamespaceRecord) -> None:
+        self._tables.namespaces[record.namespace_id] = record

@@ -1,0 +1,47 @@
+"""A store in this process's memory: `core.writes.apply` over dictionaries.
+
+Made for tests, demonstrations and limits that no other process shares. Every method is
+atomic under one lock and never suspends, so both drivers and any number of threads may
+use one store.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from ...core.composite import Bucket
+from ...core.models import BackendCapabilities
+from ...core.writes import Outcome, Write, apply
+from .audit import MemoryAudit
+from .buckets import MemoryBuckets
+from .configs import MemoryConfigs
+from .entities import MemoryEntities
+from .namespaces import MemoryNamespaces
+from .tables import Tables
+from .usage import MemoryUsage
+
+
+class MemoryStore:
+    """All roles over one set of tables."""
+
+    capabilities = BackendCapabilities(
+        supports_audit_logging=True,
+        supports_usage_snapshots=True,
+        supports_batch_operations=True,
+    )
+
+    def __init__(self, apply: Callable[[Write, Bucket | None], Outcome] = apply) -> None:
+        tables = Tables(threading.RLock())
+        self.buckets = MemoryBuckets(tables, apply)
+        self.configs = MemoryConfigs(tables)
+        self.entities = MemoryEntities(tables)
+        self.namespaces = MemoryNamespaces(tables)
+        self.audit = MemoryAudit(tables)
+        self.usage = MemoryUsage(tables)
+
+    async def ping(self) -> None:
+        """Memory is always there."""
+
+    async def close(self) -> None:
+        """Nothing to let go of: the data goes with the last reference to it."""

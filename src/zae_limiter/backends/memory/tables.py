@@ -1,0 +1,45 @@
+"""The dictionaries that the roles of the memory store share."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...core.audit import AuditEvent
+from ...core.composite import Bucket, BucketAddress
+from ...core.hierarchy import ConfigSlot
+from ...core.models import Entity, LimiterConfig
+from ...core.usage import UsageCounts
+from ...ports.repository_protocol import NamespaceRecord
+
+UsageKey = tuple[str, str, str, int]  # namespace id, entity id, resource, start of the hour
+
+
+@dataclass(slots=True)
+class Tables:
+    """Everything stored. Hold the lock while touching any of it."""
+
+    lock: AbstractContextManager[object]
+    buckets: dict[BucketAddress, Bucket] = field(default_factory=dict)
+    configs: dict[tuple[str, ConfigSlot], LimiterConfig] = field(default_factory=dict)
+    entities: dict[tuple[str, str], Entity] = field(default_factory=dict)
+    namespaces: dict[str, NamespaceRecord] = field(default_factory=dict)
+    audit: dict[tuple[str, str], list[AuditEvent]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+    usage: dict[UsageKey, UsageCounts] = field(default_factory=lambda: defaultdict(UsageCounts))
+
+    def record(self, namespace_id: str, event: AuditEvent) -> None:
+        """Keep an audit event."""
+        self.audit[namespace_id, event.entity_id].append(event)
+
+
+def drop(table: dict[Any, Any], doomed: Callable[[Any], bool]) -> int:
+    """Delete the records whose key is doomed, and count them."""
+    keys = [key for key in table if doomed(key)]
+    for key in keys:
+        del table[key]
+    return len(keys)

@@ -1,0 +1,195 @@
+"""A bucket as it is stored: all limits of one entity and resource in one value.
+
+All limits share one refill time. Each keeps the remainder of its own division, so that
+a slow limit beside a fast one loses nothing however often the bucket is refilled:
+
+    added, remainder' = divmod(elapsed * refill_amount + remainder, refill_period)
+
+A full cell has no remainder: what would accrue above the ceiling never existed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from .limit import MILLI, Limit, LimitSet
+from .models import BucketState
+from .naming import WCU
+from .shards import share
+
+# How many of the last writes an item remembers, to recognise one that is sent again.
+REMEMBERED_OPERATIONS = 4
+
+
+class BucketAddress(NamedTuple):
+    """Where a bucket is. The same value is charged, refunded and read."""
+
+    namespace_id: str
+    entity_id: str
+    resource: str
+    shard: int = 0
+
+
+class Cell(NamedTuple):
+    """One limit of a bucket. Capacity and rate are those of the whole, not of a shard."""
+
+    tokens_milli: int
+    capacity_milli: int
+    refill_amount_milli: int
+    refill_period_ms: int
+    consumed_milli: int = 0
+    remainder: int = 0
+
+
+class Bucket(NamedTuple):
+    """One bucket item."""
+
+    cells: Mapping[str, Cell]
+    refilled_at_ms: int
+    fingerprint: str
+    recent: tuple[str, ...] = ()
+    acquires: int = 0
+    expires_at_s: int | None = None
+    shard: int = 0
+    shard_count: int = 1
+    parent_id: str | None = None
+    cascade: bool = False
+
+    def ceiling_milli(self, name: str) -> int:
+        """The most this item may hold of a limit."""
+        capacity_milli = self.cells[name].capacity_milli
+        if self.shard_count == 1 or name == WCU:
+            return capacity_milli
+        return share(capacity_milli, self.shard, self.shard_count)
+
+    def period_ms(self, name: str) -> int:
+        """The refill period of this item's share of a limit."""
+        period_ms = self.cells[name].refill_period_ms
+        return period_ms if name == WCU else period_ms * self.shard_count
+
+    def is_expired(self, now_ms: int) -> bool:
+        """True when the store may drop the item at any moment."""
+        return self.expires_at_s is not None and self.expires_at_s * 1000 <= now_ms
+
+
+def cell_of(limit: Limit) -> Cell:
+    """A full cell."""
+    return Cell(
+        limit.capacity * MILLI,
+        limit.capacity * MILLI,
+        limit.refill_amount * MILLI,
+        limit.refill_period_seconds * 1000,
+    )
+
+
+def full_bucket(limits: LimitSet, now_ms: int) -> Bucket:
+    """A bucket that nobody has used yet."""
+    return Bucket(
+        {limit.name: cell_of(limit) for limit in limits.limits}, now_ms, limits.fingerprint
+    )
+
+
+def refill(bucket: Bucket, now_ms: int) -> Bucket:
+    """Credit every limit for the time since the last refill. Time never moves backward."""
+    elapsed_ms = max(0, now_ms - bucket.refilled_at_ms)
+    cells = {name: _refill_cell(bucket, name, elapsed_ms) for name in bucket.cells}
+    return bucket._replace(cells=cells, refilled_at_ms=bucket.refilled_at_ms + elapsed_ms)
+
+
+def _refill_cell(bucket: Bucket, name: str, elapsed_ms: int) -> Cell:
+    cell = bucket.cells[name]
+    added, remainder = divmod(
+        elapsed_ms * cell.refill_amount_milli + cell.remainder, bucket.period_ms(name)
+    )
+    tokens_milli = cell.tokens_milli + added
+    ceiling_milli = bucket.ceiling_milli(name)
+    if tokens_milli >= ceiling_milli:
+        return cell._replace(tokens_milli=ceiling_milli, remainder=0)
+    return cell._replace(tokens_milli=tokens_milli, remainder=remainder)
+
+
+def stamp(bucket: Bucket, limits: LimitSet) -> Bucket:
+    """Put other limits in force: balances stay, clamped to the new ceilings; limits that
+    are new start full, limits that are gone disappear.
+
+    The bucket must have been refilled under its old limits first.
+    """
+    renewed = bucket._replace(
+        cells={limit.name: _stamp_cell(bucket, limit) for limit in limits.limits},
+        fingerprint=limits.fingerprint,
+    )
+    cells = {name: _clamp(renewed, name) for name in renewed.cells}
+    return renewed._replace(cells=cells)
+
+
+def _stamp_cell(bucket: Bucket, limit: Limit) -> Cell:
+    fresh = cell_of(limit)
+    old = bucket.cells.get(limit.name)
+    if old is None:
+        return fresh
+    # A remainder is a part of a millitoken, counted in periods; a new period rescales it.
+    remainder = old.remainder * fresh.refill_period_ms // old.refill_period_ms
+    return fresh._replace(
+        tokens_milli=old.tokens_milli, consumed_milli=old.consumed_milli, remainder=remainder
+    )
+
+
+def _clamp(bucket: Bucket, name: str) -> Cell:
+    cell = bucket.cells[name]
+    ceiling_milli = bucket.ceiling_milli(name)
+    if cell.tokens_milli < ceiling_milli:
+        return cell
+    return cell._replace(tokens_milli=ceiling_milli, remainder=0)
+
+
+def at(bucket: Bucket, limits: LimitSet, now_ms: int) -> Bucket:
+    """The bucket as it stands now under these limits."""
+    refilled = refill(bucket, now_ms)
+    return refilled if refilled.fingerprint == limits.fingerprint else stamp(refilled, limits)
+
+
+def take(bucket: Bucket, takes_milli: Mapping[str, int], acquires: int) -> Bucket:
+    """Move these amounts out of the bucket, unconditionally."""
+    cells = dict(bucket.cells)
+    for name, amount_milli in takes_milli.items():
+        tokens, capacity, refill_amount, refill_period, consumed, remainder = cells[name]
+        cells[name] = Cell(
+            tokens - amount_milli,
+            capacity,
+            refill_amount,
+            refill_period,
+            consumed + amount_milli,
+            remainder,
+        )
+    return bucket._replace(cells=cells, acquires=bucket.acquires + acquires)
+
+
+def credit(bucket: Bucket, name: str, amount_milli: int) -> Cell:
+    """Give tokens back, up to the ceiling; the consumption counter drops by all of it."""
+    cell = bucket.cells[name]
+    tokens_milli = cell.tokens_milli + amount_milli
+    consumed_milli = cell.consumed_milli - amount_milli
+    ceiling_milli = bucket.ceiling_milli(name)
+    if tokens_milli >= ceiling_milli:
+        return cell._replace(tokens_milli=ceiling_milli, consumed_milli=consumed_milli, remainder=0)
+    return cell._replace(tokens_milli=tokens_milli, consumed_milli=consumed_milli)
+
+
+def bucket_states(address: BucketAddress, bucket: Bucket) -> list[BucketState]:
+    """What users see of a bucket: one state for each limit that is theirs."""
+    return [
+        BucketState(
+            address.entity_id,
+            address.resource,
+            name,
+            cell.tokens_milli,
+            bucket.refilled_at_ms,
+            cell.capacity_milli,
+            cell.refill_amount_milli,
+            cell.refill_period_ms,
+            cell.consumed_milli,
+        )
+        for name, cell in bucket.cells.items()
+        if name != WCU
+    ]

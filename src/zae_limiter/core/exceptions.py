@@ -1,0 +1,319 @@
+"""Every error this package raises on purpose.
+
+ZAELimiterError
+├── RateLimitError
+│   ├── RateLimitExceeded          a limit said no; says which one and how long to wait
+│   └── LeaseExpiredError          the lease was used after its block ended
+├── InfrastructureError
+│   ├── RateLimiterUnavailable     the store could not answer
+│   │   └── StorageUnavailable     the same, as a backend reports it (retryable? ambiguous?)
+│   ├── StoredDataError            a stored record cannot be read; names the record
+│   ├── StackOperationError
+│   ├── StackAlreadyExistsError
+│   ├── InfrastructureNotFoundError
+│   ├── NamespaceNotFoundError
+│   └── NamespaceStateError
+├── EntityError
+│   ├── EntityNotFoundError
+│   ├── EntityExistsError
+│   └── EntityVersionError         an update was based on an older version of the entity
+├── VersionError
+│   ├── VersionMismatchError
+│   └── IncompatibleSchemaError
+└── ValidationError                bad input; names the field, raised before anything is written
+    ├── InvalidIdentifierError
+    └── InvalidNameError
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .models import LimitStatus
+
+_SHOWN_VALUE_CHARS = 50
+
+
+class ZAELimiterError(Exception):
+    """Base of every error of this package."""
+
+
+class RateLimitError(ZAELimiterError):
+    """Base of errors about limits and leases."""
+
+
+class InfrastructureError(ZAELimiterError):
+    """Base of errors about the store and what surrounds it."""
+
+
+class EntityError(ZAELimiterError):
+    """Base of errors about entities."""
+
+
+class VersionError(ZAELimiterError):
+    """Base of errors about client and schema versions."""
+
+
+class ValidationError(ZAELimiterError):
+    """Bad input. Nothing was changed."""
+
+    def __init__(self, field: str, value: object, reason: str) -> None:
+        shown = str(value)
+        if len(shown) > _SHOWN_VALUE_CHARS:
+            shown = shown[:_SHOWN_VALUE_CHARS] + "..."
+        self.field = field
+        self.value = shown
+        self.reason = reason
+        super().__init__(f"Invalid {field}: {reason}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.field, self.value, self.reason)
+
+
+class InvalidIdentifierError(ValidationError):
+    """An entity id, parent id or principal is malformed."""
+
+
+class InvalidNameError(ValidationError):
+    """A limit, resource or namespace name is malformed."""
+
+
+class RateLimitExceeded(RateLimitError):
+    """At least one limit could not cover the request; nothing was taken anywhere."""
+
+    def __init__(self, statuses: Sequence[LimitStatus]) -> None:
+        self.statuses = list(statuses)
+        self.violations = [status for status in self.statuses if status.exceeded]
+        self.passed = [status for status in self.statuses if not status.exceeded]
+        if not self.violations:
+            raise ValueError("RateLimitExceeded needs at least one exceeded status")
+        self.primary_violation = max(self.violations, key=lambda s: s.retry_after_seconds)
+        self.retry_after_seconds: float = self.primary_violation.retry_after_seconds
+        super().__init__(self._message())
+
+    def _message(self) -> str:
+        worst = self.primary_violation
+        names = ", ".join(status.limit_name for status in self.violations)
+        head = f"Rate limit exceeded for {worst.entity_id}/{worst.resource}: [{names}]."
+        if self.retryable:
+            return f"{head} Retry after {self.retry_after_seconds:.1f}s"
+        return (
+            f"{head} Requested {worst.requested} {worst.limit_name} is above the capacity"
+            f" of {worst.limit.capacity}: it can never succeed"
+        )
+
+    @property
+    def retryable(self) -> bool:
+        """False when the request is larger than the capacity of some limit."""
+        return not math.isinf(self.retry_after_seconds)
+
+    @property
+    def retry_after_header(self) -> str | None:
+        """Whole seconds for an HTTP `Retry-After` header; None when waiting cannot help."""
+        return str(int(self.retry_after_seconds) + 1) if self.retryable else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """A JSON-ready description, for the body of a 429 response."""
+        return {
+            "error": "rate_limit_exceeded",
+            "message": str(self),
+            "retryable": self.retryable,
+            "retry_after_seconds": _finite(self.retry_after_seconds),
+            "retry_after_ms": int(self.retry_after_seconds * 1000) if self.retryable else None,
+            "limits": [_status_dict(status) for status in self.statuses],
+        }
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.statuses,)
+
+
+def _finite(seconds: float) -> float | None:
+    return None if math.isinf(seconds) else seconds
+
+
+def _status_dict(status: LimitStatus) -> dict[str, Any]:
+    return {
+        "entity_id": status.entity_id,
+        "resource": status.resource,
+        "limit_name": status.limit_name,
+        "capacity": status.limit.capacity,
+        "refill_amount": status.limit.refill_amount,
+        "refill_period_seconds": status.limit.refill_period_seconds,
+        "available": status.available,
+        "requested": status.requested,
+        "exceeded": status.exceeded,
+        "retry_after_seconds": _finite(status.retry_after_seconds),
+    }
+
+
+class LeaseExpiredError(RateLimitError):
+    """The lease was used after its block had ended."""
+
+    def __init__(self) -> None:
+        super().__init__("Lease is no longer active")
+
+
+class RateLimiterUnavailable(InfrastructureError):
+    """The store could not answer, and the mode in force is to block."""
+
+    def __init__(
+        self,
+        message: str,
+        cause: BaseException | None = None,
+        *,
+        stack_name: str | None = None,
+        entity_id: str | None = None,
+        resource: str | None = None,
+    ) -> None:
+        self.cause = cause
+        self.stack_name = stack_name
+        self.entity_id = entity_id
+        self.resource = resource
+        named = {"stack": stack_name, "entity": entity_id, "resource": resource}
+        context = ", ".join(f"{key}={value}" for key, value in named.items() if value)
+        super().__init__(f"{message} [{context}]" if context else message)
+
+
+class StorageUnavailable(RateLimiterUnavailable):
+    """A backend could not carry out a call.
+
+    `retryable`: the same call may succeed if it is sent again.
+    `ambiguous`: the call may have taken effect although no answer came back.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        cause: BaseException | None = None,
+        *,
+        retryable: bool = True,
+        ambiguous: bool = False,
+    ) -> None:
+        super().__init__(message, cause)
+        self.retryable = retryable
+        self.ambiguous = ambiguous
+
+
+class StoredDataError(InfrastructureError):
+    """A stored record cannot be understood. It was left as it is."""
+
+    def __init__(self, record: str, reason: str) -> None:
+        self.record = record
+        self.reason = reason
+        super().__init__(f"Cannot read {record}: {reason}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.record, self.reason)
+
+
+class StackOperationError(InfrastructureError):
+    """A CloudFormation operation failed."""
+
+    def __init__(
+        self, stack_name: str, reason: str, events: list[dict[str, Any]] | None = None
+    ) -> None:
+        self.stack_name = stack_name
+        self.reason = reason
+        self.events = events or []
+        super().__init__(f"Stack '{stack_name}': {reason}")
+
+
+class StackAlreadyExistsError(InfrastructureError):
+    """A stack of this name exists already."""
+
+    def __init__(self, stack_name: str) -> None:
+        self.stack_name = stack_name
+        super().__init__(f"Stack '{stack_name}' already exists")
+
+
+class InfrastructureNotFoundError(InfrastructureError):
+    """The store that was named does not exist."""
+
+    def __init__(self, stack_name: str) -> None:
+        self.stack_name = stack_name
+        super().__init__(f"No limiter found at '{stack_name}'")
+
+
+class NamespaceNotFoundError(InfrastructureError):
+    """No active namespace of this name."""
+
+    def __init__(self, namespace_name: str) -> None:
+        self.namespace_name = namespace_name
+        super().__init__(f"Namespace '{namespace_name}' is not registered")
+
+
+class NamespaceStateError(InfrastructureError):
+    """The namespace is in a state that does not allow this."""
+
+    def __init__(self, message: str, *, namespace_name: str = "", state: str = "") -> None:
+        self.namespace_name = namespace_name
+        self.state = state
+        super().__init__(message)
+
+
+class EntityNotFoundError(EntityError):
+    """No entity of this id."""
+
+    def __init__(self, entity_id: str) -> None:
+        self.entity_id = entity_id
+        super().__init__(f"Entity '{entity_id}' does not exist")
+
+
+class EntityExistsError(EntityError):
+    """An entity of this id exists already."""
+
+    def __init__(self, entity_id: str) -> None:
+        self.entity_id = entity_id
+        super().__init__(f"Entity '{entity_id}' already exists")
+
+
+class EntityVersionError(EntityError):
+    """The entity was changed by someone else since it was read."""
+
+    def __init__(self, entity_id: str, expected_version: int, version: int) -> None:
+        self.entity_id = entity_id
+        self.expected_version = expected_version
+        self.version = version
+        super().__init__(
+            f"Entity '{entity_id}' is at version {version}, not {expected_version}: read it again"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.entity_id, self.expected_version, self.version)
+
+
+class VersionMismatchError(VersionError):
+    """Client and deployed parts are of versions that do not go together."""
+
+    def __init__(
+        self,
+        client_version: str,
+        schema_version: str,
+        lambda_version: str | None,
+        message: str,
+        can_auto_update: bool = False,
+    ) -> None:
+        self.client_version = client_version
+        self.schema_version = schema_version
+        self.lambda_version = lambda_version
+        self.can_auto_update = can_auto_update
+        super().__init__(message)
+
+
+class IncompatibleSchemaError(VersionError):
+    """The stored schema cannot be used by this client."""
+
+    def __init__(
+        self,
+        client_version: str,
+        schema_version: str,
+        message: str,
+        migration_guide_url: str | None = None,
+    ) -> None:
+        self.client_version = client_version
+        self.schema_version = schema_version
+        self.migration_guide_url = migration_guide_url
+        super().__init__(message)

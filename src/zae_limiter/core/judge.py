@@ -1,0 +1,88 @@
+"""One decision behind every question: does this request fit, and if not, when will it?
+
+`acquire`, `consume`, `available` and `time_until_available` all ask here. Times are exact:
+waiting as long as the answer says, on an otherwise idle bucket, succeeds, and waiting one
+millisecond less does not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from .composite import Bucket
+from .limit import MILLI, LimitSet
+from .models import LimitStatus
+
+NEVER = math.inf
+
+
+class Verdict(NamedTuple):
+    """How long each requested limit makes the request wait, in milliseconds; 0 is now."""
+
+    waits_ms: Mapping[str, float]
+
+    @property
+    def fits(self) -> bool:
+        """True when nothing has to be waited for."""
+        return not any(self.waits_ms.values())
+
+    @property
+    def wait_ms(self) -> float:
+        """How long until all of it fits; infinite when some part never will."""
+        return max(self.waits_ms.values(), default=0)
+
+
+def judge(bucket: Bucket, takes_milli: Mapping[str, int]) -> Verdict:
+    """Decide on a bucket that has been brought up to date (`composite.at`).
+
+    A limit of which nothing is asked never blocks, even in debt.
+    """
+    return Verdict(
+        {
+            name: _wait_ms(bucket, name, amount_milli)
+            for name, amount_milli in takes_milli.items()
+            if amount_milli > 0
+        }
+    )
+
+
+def _wait_ms(bucket: Bucket, name: str, amount_milli: int) -> float:
+    cell = bucket.cells[name]
+    if amount_milli <= cell.tokens_milli:
+        return 0
+    if amount_milli > bucket.ceiling_milli(name):
+        return NEVER
+    return time_to_gain_ms(bucket, name, amount_milli - cell.tokens_milli)
+
+
+def time_to_gain_ms(bucket: Bucket, name: str, gain_milli: int) -> int:
+    """The first millisecond by which this much has been refilled, the ceiling aside."""
+    cell = bucket.cells[name]
+    missing = gain_milli * bucket.period_ms(name) - cell.remainder
+    return max(0, -(-missing // cell.refill_amount_milli))
+
+
+def statuses(
+    entity_id: str,
+    resource: str,
+    bucket: Bucket,
+    limits: LimitSet,
+    takes_milli: Mapping[str, int],
+) -> list[LimitStatus]:
+    """How each limit stands towards the request, the ones it does not ask included."""
+    waits_ms = judge(bucket, takes_milli).waits_ms
+    return [
+        LimitStatus(
+            entity_id,
+            resource,
+            limit.name,
+            limit,
+            available=bucket.cells[limit.name].tokens_milli // MILLI,
+            requested=takes_milli.get(limit.name, 0) // MILLI,
+            exceeded=waits_ms.get(limit.name, 0) > 0,
+            retry_after_seconds=waits_ms.get(limit.name, 0) / 1000,
+        )
+        for limit in limits.limits
+    ]

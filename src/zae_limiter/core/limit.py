@@ -1,0 +1,172 @@
+"""A limit as users write it, and a set of limits as buckets carry it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from .exceptions import ValidationError
+from .naming import MAX_AMOUNT, MAX_PERIOD_SECONDS, validate_limit_name
+
+if TYPE_CHECKING:
+    from .models import BucketState
+
+MILLI = 1000
+MAX_LIMITS = 32
+
+
+class LimitName:
+    """Names that many limits have."""
+
+    RPM = "rpm"
+    RPH = "rph"
+    RPD = "rpd"
+    TPM = "tpm"
+    TPH = "tph"
+    TPD = "tpd"
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A token bucket: it holds at most `capacity` and gains `refill_amount` every
+    `refill_period_seconds`, continuously.
+
+        Limit.per_minute("rpm", 100)              # 100 at once, 100 per minute
+        Limit.per_minute("rpm", 100, burst=150)   # 150 at once, 100 per minute
+    """
+
+    name: str
+    capacity: int
+    refill_amount: int
+    refill_period_seconds: int
+
+    def __post_init__(self) -> None:
+        validate_limit_name(self.name)
+        _positive("capacity", self.capacity, MAX_AMOUNT)
+        _positive("refill_amount", self.refill_amount, MAX_AMOUNT)
+        _positive("refill_period_seconds", self.refill_period_seconds, MAX_PERIOD_SECONDS)
+
+    @classmethod
+    def per_second(cls, name: str, rate: int, burst: int | None = None) -> Limit:
+        """`rate` per second; at most `burst` (default: `rate`) at once."""
+        return cls(name, rate if burst is None else burst, rate, 1)
+
+    @classmethod
+    def per_minute(cls, name: str, rate: int, burst: int | None = None) -> Limit:
+        """`rate` per minute; at most `burst` (default: `rate`) at once."""
+        return cls(name, rate if burst is None else burst, rate, 60)
+
+    @classmethod
+    def per_hour(cls, name: str, rate: int, burst: int | None = None) -> Limit:
+        """`rate` per hour; at most `burst` (default: `rate`) at once."""
+        return cls(name, rate if burst is None else burst, rate, 3600)
+
+    @classmethod
+    def per_day(cls, name: str, rate: int, burst: int | None = None) -> Limit:
+        """`rate` per day; at most `burst` (default: `rate`) at once."""
+        return cls(name, rate if burst is None else burst, rate, 86400)
+
+    @classmethod
+    def custom(
+        cls, name: str, capacity: int, refill_amount: int, refill_period_seconds: int
+    ) -> Limit:
+        """Any capacity with any rate."""
+        return cls(name, capacity, refill_amount, refill_period_seconds)
+
+    @classmethod
+    def from_bucket_state(cls, state: BucketState) -> Limit:
+        """The limit that a bucket was stamped with."""
+        return cls(
+            state.limit_name,
+            state.capacity_milli // MILLI,
+            state.refill_amount_milli // MILLI,
+            state.refill_period_ms // 1000,
+        )
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Limit:
+        """The inverse of `to_dict`."""
+        return cls(
+            data["name"],
+            data["capacity"],
+            data["refill_amount"],
+            data["refill_period_seconds"],
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The four fields."""
+        return {
+            "name": self.name,
+            "capacity": self.capacity,
+            "refill_amount": self.refill_amount,
+            "refill_period_seconds": self.refill_period_seconds,
+        }
+
+    @property
+    def refill_rate(self) -> float:
+        """Tokens per second."""
+        return self.refill_amount / self.refill_period_seconds
+
+    @property
+    def seconds_to_fill(self) -> float:
+        """How long an empty bucket takes to be full."""
+        return self.capacity / self.refill_rate
+
+
+def _positive(field: str, value: object, maximum: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"{field} must be an integer, not {type(value).__name__}")
+    if value <= 0:
+        raise ValueError(f"{field} must be positive")
+    if value > maximum:
+        raise ValueError(f"{field} must be at most {maximum}")
+
+
+@dataclass(frozen=True, slots=True)
+class LimitSet:
+    """Limits that are enforced together, and the fingerprint that buckets are stamped with."""
+
+    limits: tuple[Limit, ...]
+    fingerprint: str
+    by_name: dict[str, Limit] = field(compare=False)
+
+    @classmethod
+    def of(cls, limits: Iterable[Limit]) -> LimitSet:
+        """The set of these limits; their order does not matter."""
+        return _limit_set(tuple(limits))
+
+    @property
+    def seconds_to_fill(self) -> float:
+        """The time in which the slowest of them fills."""
+        return max((limit.seconds_to_fill for limit in self.limits), default=0.0)
+
+
+@lru_cache(maxsize=4096)
+def _limit_set(limits: tuple[Limit, ...]) -> LimitSet:
+    ordered = sorted(limits, key=lambda limit: limit.name)
+    text = ";".join(
+        f"{x.name}:{x.capacity}:{x.refill_amount}:{x.refill_period_seconds}" for x in ordered
+    )
+    fingerprint = hashlib.blake2s(text.encode(), digest_size=6).hexdigest()
+    return LimitSet(limits, fingerprint, {limit.name: limit for limit in limits})
+
+
+def validate_limits(limits: Sequence[Limit], field: str = "limits") -> tuple[Limit, ...]:
+    """At least one limit, each named once."""
+    if isinstance(limits, Limit) or not isinstance(limits, Sequence):
+        raise ValidationError(field, limits, "must be a list of Limit")
+    for limit in limits:
+        if not isinstance(limit, Limit):
+            raise ValidationError(field, limit, f"must hold Limit, not {type(limit).__name__}")
+    if not limits:
+        raise ValidationError(field, limits, "must hold at least one limit")
+    if len(limits) > MAX_LIMITS:
+        raise ValidationError(field, len(limits), f"holds more than {MAX_LIMITS} limits")
+    names = [limit.name for limit in limits]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValidationError(field, twice, f"names {', '.join(twice)} more than once")
+    return tuple(limits)

@@ -1,0 +1,209 @@
+"""What users see: entities, bucket and limit states, usage, capacity, configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Literal
+
+from .limit import MILLI, Limit
+
+OnUnavailableAction = Literal["allow", "block"]
+ConfigSource = Literal["entity", "entity_default", "resource", "system"]
+ConfigLevel = Literal["system", "resource", "entity"]
+
+
+class OnUnavailable(Enum):
+    """What `acquire` does while the store cannot answer."""
+
+    ALLOW = "allow"
+    BLOCK = "block"
+
+
+@dataclass
+class Entity:
+    """Someone or something that is limited: a key, a project, an organisation."""
+
+    id: str
+    name: str | None = None
+    parent_id: str | None = None
+    cascade: bool = False
+    metadata: dict[str, str] = field(default_factory=dict)
+    created_at: str | None = None
+    version: int = field(default=1, compare=False)
+
+    @property
+    def is_parent(self) -> bool:
+        """True when it has no parent of its own."""
+        return self.parent_id is None
+
+    @property
+    def is_child(self) -> bool:
+        """True when it has a parent."""
+        return self.parent_id is not None
+
+
+@dataclass
+class LimitStatus:
+    """One limit of one entity, as a decision found it."""
+
+    entity_id: str
+    resource: str
+    limit_name: str
+    limit: Limit
+    available: int
+    requested: int
+    exceeded: bool
+    retry_after_seconds: float
+
+    @property
+    def deficit(self) -> int:
+        """How many tokens were missing."""
+        return max(0, self.requested - self.available)
+
+
+@dataclass
+class BucketState:
+    """One limit of one bucket, in millitokens."""
+
+    entity_id: str
+    resource: str
+    limit_name: str
+    tokens_milli: int
+    last_refill_ms: int
+    capacity_milli: int
+    refill_amount_milli: int
+    refill_period_ms: int
+    total_consumed_milli: int | None = None
+
+    @property
+    def tokens(self) -> int:
+        """Whole tokens; negative while in debt."""
+        return self.tokens_milli // MILLI
+
+    @property
+    def capacity(self) -> int:
+        """The ceiling in whole tokens."""
+        return self.capacity_milli // MILLI
+
+    @classmethod
+    def from_limit(cls, entity_id: str, resource: str, limit: Limit, now_ms: int) -> BucketState:
+        """A full bucket."""
+        return cls(
+            entity_id,
+            resource,
+            limit.name,
+            tokens_milli=limit.capacity * MILLI,
+            last_refill_ms=now_ms,
+            capacity_milli=limit.capacity * MILLI,
+            refill_amount_milli=limit.refill_amount * MILLI,
+            refill_period_ms=limit.refill_period_seconds * 1000,
+            total_consumed_milli=0,
+        )
+
+
+@dataclass(frozen=True)
+class LimiterConfig:
+    """What is stored at one level. None means: not said at this level.
+
+    Only the system level holds `on_unavailable`, `auto_update` and `strict_version`.
+    `config_version` counts the changes of the record; it is never written by hand.
+    """
+
+    limits: tuple[Limit, ...] | None = None
+    on_unavailable: OnUnavailableAction | None = None
+    auto_update: bool | None = None
+    strict_version: bool | None = None
+    config_version: int | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.limits is not None:
+            object.__setattr__(self, "limits", tuple(self.limits))
+
+    def to_dict(self) -> dict[str, Any]:
+        """What is said, JSON-ready."""
+        limits = None if self.limits is None else [limit.to_dict() for limit in self.limits]
+        said = {
+            "limits": limits,
+            "on_unavailable": self.on_unavailable,
+            "auto_update": self.auto_update,
+            "strict_version": self.strict_version,
+            "config_version": self.config_version,
+        }
+        return {key: value for key, value in said.items() if value is not None}
+
+
+@dataclass
+class UsageSnapshot:
+    """What one entity used of one resource in one window."""
+
+    entity_id: str
+    resource: str
+    window_start: str
+    window_end: str
+    window_type: str
+    counters: dict[str, int]
+    total_events: int
+
+
+@dataclass
+class UsageSummary:
+    """Several snapshots, added up."""
+
+    snapshot_count: int
+    total: dict[str, int]
+    average: dict[str, float]
+    min_window_start: str | None
+    max_window_start: str | None
+
+
+@dataclass
+class EntityCapacity:
+    """One entity's part of a resource's capacity."""
+
+    entity_id: str
+    capacity: int
+    available: int
+    utilization_pct: float
+
+
+@dataclass
+class ResourceCapacity:
+    """One limit of one resource over all entities that have a bucket."""
+
+    resource: str
+    limit_name: str
+    total_capacity: int
+    total_available: int
+    utilization_pct: float
+    entities: list[EntityCapacity]
+
+
+@dataclass(frozen=True)
+class BackendCapabilities:
+    """What a store can do."""
+
+    supports_audit_logging: bool = False
+    supports_usage_snapshots: bool = False
+    supports_infrastructure_management: bool = False
+    supports_change_streams: bool = False
+    supports_batch_operations: bool = False
+
+
+@dataclass
+class CacheStats:
+    """How the configuration cache has been doing."""
+
+    hits: int
+    misses: int
+    size: int
+    ttl_seconds: float
+
+    def as_dict(self) -> dict[str, float]:
+        """JSON-ready."""
+        return {
+            "hits": self.hits,
+            "misses": self.misses,
+            "size": self.size,
+            "ttl": self.ttl_seconds,
+        }

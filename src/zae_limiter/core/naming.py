@@ -1,0 +1,162 @@
+"""Names and amounts as users may write them: checked once, at the edge, before any I/O."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import NamedTuple
+
+from .exceptions import InvalidIdentifierError, InvalidNameError, ValidationError
+
+DEFAULT_RESOURCE = "_default_"
+WCU = "wcu"
+RESERVED_NAMESPACE = "_"
+MAX_AMOUNT = 10**15
+MAX_PERIOD_SECONDS = 10**9
+_MAX_TEXT_CHARS = 1024
+_MAX_METADATA_KEYS = 64
+
+
+class _Rule(NamedTuple):
+    pattern: re.Pattern[str]
+    max_chars: int
+    meaning: str
+    error: type[ValidationError]
+
+
+_IDENTIFIER = _Rule(
+    re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.\-:@]*", re.ASCII),
+    256,
+    "must start with a letter or digit and hold only letters, digits and _ . - : @",
+    InvalidIdentifierError,
+)
+_LIMIT_NAME = _Rule(
+    re.compile(r"[a-zA-Z][a-zA-Z0-9_.\-]*", re.ASCII),
+    64,
+    "must start with a letter and hold only letters, digits and _ . -",
+    InvalidNameError,
+)
+_RESOURCE = _Rule(
+    re.compile(r"[a-zA-Z][a-zA-Z0-9_.\-/:]*", re.ASCII),
+    64,
+    "must start with a letter and hold only letters, digits and _ . - / :",
+    InvalidNameError,
+)
+_NAMESPACE = _Rule(
+    re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.\-:@/]*", re.ASCII),
+    256,
+    "must start with a letter or digit and hold only letters, digits and _ . - : @ /",
+    InvalidNameError,
+)
+
+
+def _check(rule: _Rule, field: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise rule.error(field, value, f"must be a string, not {type(value).__name__}")
+    if not value:
+        raise rule.error(field, value, "cannot be empty")
+    if len(value) > rule.max_chars:
+        raise rule.error(field, value, f"exceeds maximum length of {rule.max_chars}")
+    if "#" in value:
+        raise rule.error(field, value, "cannot contain '#' (reserved delimiter)")
+    if not rule.pattern.fullmatch(value):
+        raise rule.error(field, _printable(value), rule.meaning)
+    return value
+
+
+def _printable(value: str) -> str:
+    """Lone surrogates cannot be encoded, so they could not even be logged."""
+    return value.encode("utf-8", "backslashreplace").decode()
+
+
+# Valid names recur on every call; a bounded cache makes checking them again cost nothing.
+_check_cached = lru_cache(maxsize=8192)(_check)
+
+
+def _checked(rule: _Rule, field: str, value: object) -> str:
+    return _check_cached(rule, field, value) if type(value) is str else _check(rule, field, value)
+
+
+def validate_identifier(value: str, field: str = "entity_id") -> str:
+    """An entity id, parent id or principal."""
+    return _checked(_IDENTIFIER, field, value)
+
+
+def validate_limit_name(value: str, field: str = "name") -> str:
+    """The name of a limit; `wcu` is reserved for the limiter itself."""
+    if value == WCU:
+        raise InvalidNameError(field, value, f"'{WCU}' is a reserved limit name")
+    return _checked(_LIMIT_NAME, field, value)
+
+
+def validate_resource(value: str, field: str = "resource") -> str:
+    """The name of a resource."""
+    return _checked(_RESOURCE, field, value)
+
+
+def validate_config_resource(value: str, field: str = "resource") -> str:
+    """A resource name, or `_default_` for all resources of an entity."""
+    return value if value == DEFAULT_RESOURCE else validate_resource(value, field)
+
+
+def validate_namespace(value: str, field: str = "namespace") -> str:
+    """The name of a namespace; `_` is the registry's own."""
+    if value == RESERVED_NAMESPACE:
+        raise InvalidNameError(field, value, "reserved for system use")
+    return _check(_NAMESPACE, field, value)
+
+
+def validate_principal(value: str | None) -> str | None:
+    """Who made a change: an ARN as it is, anything else an identifier."""
+    if value is None:
+        return None
+    if str(value).startswith("arn:"):
+        return validate_text("principal", value)
+    return validate_identifier(value, "principal")
+
+
+def validate_text(field: str, value: object) -> str:
+    """Free text that must survive storage: a string, encodable, of bounded length."""
+    if not isinstance(value, str):
+        raise ValidationError(field, value, f"must be a string, not {type(value).__name__}")
+    if len(value) > _MAX_TEXT_CHARS:
+        raise ValidationError(field, value, f"exceeds maximum length of {_MAX_TEXT_CHARS}")
+    if _printable(value) != value:
+        raise ValidationError(field, _printable(value), "must be valid UTF-8")
+    return value
+
+
+def validate_metadata(metadata: Mapping[str, str] | None) -> dict[str, str]:
+    """String to string, bounded."""
+    if metadata is None:
+        return {}
+    if not isinstance(metadata, Mapping):
+        raise ValidationError("metadata", metadata, "must be a mapping of strings to strings")
+    if len(metadata) > _MAX_METADATA_KEYS:
+        raise ValidationError("metadata", metadata, f"has more than {_MAX_METADATA_KEYS} keys")
+    return {
+        validate_text("metadata key", key): validate_text(f"metadata[{key!r}]", value)
+        for key, value in metadata.items()
+    }
+
+
+def validate_amount(field: str, value: object, *, signed: bool = False) -> int:
+    """A whole number of tokens; negative only where a signed delta is meant."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValidationError(field, value, f"must be an integer, not {type(value).__name__}")
+    if value < 0 and not signed:
+        raise ValidationError(field, value, "cannot be negative")
+    if abs(value) > MAX_AMOUNT:
+        raise ValidationError(field, value, f"exceeds the maximum of {MAX_AMOUNT}")
+    return value
+
+
+def validate_consume(consume: Mapping[str, int], field: str = "consume") -> dict[str, int]:
+    """What a call costs: limit names to whole, non-negative amounts."""
+    if not isinstance(consume, Mapping):
+        raise ValidationError(field, consume, "must be a mapping of limit names to amounts")
+    return {
+        validate_limit_name(name, field): validate_amount(f"{field}[{name!r}]", amount)
+        for name, amount in consume.items()
+    }

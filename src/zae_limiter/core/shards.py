@@ -1,0 +1,38 @@
+"""How a bucket's capacity and tokens are divided among its shards, exactly.
+
+Shard *i* of *n* splits into *i* and *i + n* of *2n*. The lower sibling keeps the odd
+millitoken, so the parts always sum to the whole.
+"""
+
+from __future__ import annotations
+
+MAX_SHARDS = 32
+
+
+def halve(amount_milli: int) -> tuple[int, int]:
+    """The lower sibling's part and the upper sibling's; negative amounts (debt) too."""
+    upper = amount_milli // 2
+    return amount_milli - upper, upper
+
+
+def share(capacity_milli: int, shard: int, shard_count: int) -> int:
+    """The part of the capacity that belongs to this shard."""
+    assert 0 <= shard < shard_count <= MAX_SHARDS
+    part = capacity_milli
+    count = 1
+    while count < shard_count:
+        part = halve(part)[(shard // count) % 2]
+        count *= 2
+    return part
+
+
+def sibling(shard: int, shard_count: int) -> int:
+    """The shard that a split of this one creates."""
+    assert 0 <= shard < shard_count < MAX_SHARDS
+    return shard + shard_count
+
+
+def origin(shard: int) -> int:
+    """The shard whose split creates this one; shard 0 has no origin."""
+    assert shard > 0
+    return shard - (1 << shard.bit_length() - 1)

@@ -1,0 +1,100 @@
+"""Usage: what a write consumed, and how hours add up to windows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from .composite import Bucket
+from .limit import MILLI
+from .models import UsageSnapshot, UsageSummary
+from .naming import WCU
+from .windows import WINDOW_TYPES, WindowType, iso, window_end, window_start
+
+
+@dataclass(slots=True)
+class UsageCounts:
+    """Millitokens by limit, and admitted acquires."""
+
+    consumed_milli: dict[str, int] = field(default_factory=dict)
+    events: int = 0
+
+    def add(self, other: UsageCounts) -> None:
+        """Count these too."""
+        for name, amount_milli in other.consumed_milli.items():
+            self.consumed_milli[name] = self.consumed_milli.get(name, 0) + amount_milli
+        self.events += other.events
+
+    def __bool__(self) -> bool:
+        return bool(self.events or any(self.consumed_milli.values()))
+
+
+def consumption(before: Bucket | None, after: Bucket) -> UsageCounts:
+    """What the write between these two images consumed; negative where it gave back."""
+    seen = {} if before is None else before.cells
+    consumed_milli = {
+        name: cell.consumed_milli - (seen[name].consumed_milli if name in seen else 0)
+        for name, cell in after.cells.items()
+        if name != WCU
+    }
+    events = after.acquires - (0 if before is None else before.acquires)
+    return UsageCounts({name: n for name, n in consumed_milli.items() if n}, events)
+
+
+@dataclass(frozen=True, slots=True)
+class UsageHour:
+    """What one entity used of one resource in one hour."""
+
+    entity_id: str
+    resource: str
+    start_ms: int
+    counts: UsageCounts
+
+
+def snapshots(hours: Iterable[UsageHour], window: WindowType | None) -> list[UsageSnapshot]:
+    """The windows that these hours fill, newest first. All window types when none is named."""
+    wanted = WINDOW_TYPES if window is None else (window,)
+    kept = list(hours)
+    found = [snapshot for each in wanted for snapshot in _windows(kept, each)]
+    return sorted(found, key=_newest_first)
+
+
+def _newest_first(snapshot: UsageSnapshot) -> tuple[str, int, str, str]:
+    newest = snapshot.window_start.translate(_DESCENDING)
+    kind = WINDOW_TYPES.index(snapshot.window_type)
+    return newest, kind, snapshot.entity_id, snapshot.resource
+
+
+_DESCENDING = str.maketrans("0123456789", "9876543210")
+
+
+def _windows(hours: Iterable[UsageHour], window: WindowType) -> Iterator[UsageSnapshot]:
+    totals: dict[tuple[str, str, str], UsageCounts] = {}
+    ends: dict[str, str] = {}
+    for hour in hours:
+        start = window_start(window, hour.start_ms)
+        ends[iso(start)] = iso(window_end(window, start))
+        totals.setdefault((iso(start), hour.entity_id, hour.resource), UsageCounts()).add(
+            hour.counts
+        )
+    for (start_iso, entity_id, resource), counts in totals.items():
+        counters = {name: n // MILLI for name, n in counts.consumed_milli.items()}
+        yield UsageSnapshot(
+            entity_id, resource, start_iso, ends[start_iso], window, counters, counts.events
+        )
+
+
+def summarize(found: Iterable[UsageSnapshot]) -> UsageSummary:
+    """Totals, and averages over the snapshots that have the limit."""
+    total: dict[str, int] = {}
+    seen: dict[str, int] = {}
+    starts: list[str] = []
+    for snapshot in found:
+        starts.append(snapshot.window_start)
+        for name, amount in snapshot.counters.items():
+            total[name] = total.get(name, 0) + amount
+            seen[name] = seen.get(name, 0) + 1
+    average = {name: total[name] / seen[name] for name in total}
+    return UsageSummary(
+        len(starts), total, average, min(starts, default=None), max(starts, default=None)
+    )

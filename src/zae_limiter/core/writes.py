@@ -1,0 +1,202 @@
+"""The write paths as values, and what each does to a bucket: the reference semantics.
+
+    Create     put a new bucket; refused when there is one
+    Refill     move a bucket from the image it was planned on to a newer one, as a delta
+    Drain      take tokens that are there, without refilling
+    Adjust     charge or give back, whatever the balance; never creates a bucket
+    Speculate  take tokens that are there, if the bucket carries the limits the caller knows
+
+`apply` is what every store must agree with. Each write carries the id of its operation;
+a bucket remembers the last few, so a write that is sent again because its answer was
+lost changes nothing and is answered as it was the first time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import assert_never
+
+from .composite import REMEMBERED_OPERATIONS, Bucket, Cell, credit, take
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Put `bucket` where there is none."""
+
+    operation: str
+    at_ms: int
+    bucket: Bucket
+
+
+@dataclass(frozen=True, slots=True)
+class Refill:
+    """Go from `before` to `after`.
+
+    The item may have changed since `before` was read. What the write adds and takes is
+    the difference of the two images, and it applies only if
+      rf     nobody else has refilled or restamped the item meanwhile,
+      floor  every limit that is charged stays at zero or above,
+      roof   no limit holds more than `before` did, so the ceiling still holds after.
+    """
+
+    operation: str
+    at_ms: int
+    before: Bucket
+    after: Bucket
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """Take from the balances as they are stored."""
+
+    operation: str
+    at_ms: int
+    fingerprint: str
+    takes_milli: Mapping[str, int]
+    acquires: int
+
+
+@dataclass(frozen=True, slots=True)
+class Adjust:
+    """Charge (positive) or give back (negative) at an existing bucket."""
+
+    operation: str
+    at_ms: int
+    deltas_milli: Mapping[str, int]
+    acquires: int
+
+
+@dataclass(frozen=True, slots=True)
+class Speculate:
+    """Like `Drain`, sent without having seen the bucket: it must not be about to expire."""
+
+    operation: str
+    at_ms: int
+    fingerprint: str
+    takes_milli: Mapping[str, int]
+    acquires: int
+
+
+Write = Create | Refill | Drain | Adjust | Speculate
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """The write applied; this is the bucket after it."""
+
+    bucket: Bucket
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A condition of the write did not hold; this is the bucket, unchanged."""
+
+    bucket: Bucket
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """There is no bucket, and this write does not create one."""
+
+
+Outcome = Granted | Refused | Absent
+ABSENT = Absent()
+
+
+def apply(write: Write, bucket: Bucket | None) -> Outcome:
+    """What this write does to this bucket. Changes nothing itself."""
+    if bucket is None:
+        return Granted(_remember(write, write.bucket)) if isinstance(write, Create) else ABSENT
+    if write.operation in bucket.recent:
+        return Granted(bucket)
+    match write:
+        case Speculate():
+            if bucket.is_expired(write.at_ms) or not _covers(write, bucket):
+                return Refused(bucket)
+            return _taken(write, bucket)
+        case Drain():
+            return _taken(write, bucket) if _covers(write, bucket) else Refused(bucket)
+        case Refill():
+            if not _still_planned_for(write, bucket):
+                return Refused(bucket)
+            return Granted(_remember(write, _moved(write, bucket)))
+        case Adjust():
+            return Granted(_remember(write, _adjusted(write, bucket)))
+        case Create():
+            return Refused(bucket)
+        case _:
+            assert_never(write)
+
+
+def _covers(write: Speculate | Drain, bucket: Bucket) -> bool:
+    if write.fingerprint != bucket.fingerprint:
+        return False
+    cells = bucket.cells
+    return all(
+        cells[name].tokens_milli >= amount_milli
+        for name, amount_milli in write.takes_milli.items()
+        if amount_milli > 0
+    )
+
+
+def _taken(write: Speculate | Drain, bucket: Bucket) -> Granted:
+    return Granted(_remember(write, take(bucket, write.takes_milli, write.acquires)))
+
+
+def _remember(write: Write, bucket: Bucket) -> Bucket:
+    recent = (write.operation, *bucket.recent[: REMEMBERED_OPERATIONS - 1])
+    return bucket._replace(recent=recent)
+
+
+def _still_planned_for(write: Refill, bucket: Bucket) -> bool:
+    before = write.before
+    return (
+        bucket.refilled_at_ms == before.refilled_at_ms
+        and bucket.fingerprint == before.fingerprint
+        and bucket.shard_count == before.shard_count
+        and all(
+            _in_range(bucket.cells[name], seen, write.after.cells.get(name))
+            for name, seen in before.cells.items()
+        )
+    )
+
+
+def _in_range(cell: Cell, seen: Cell, planned: Cell | None) -> bool:
+    if planned is None:
+        return True
+    change_milli = planned.tokens_milli - seen.tokens_milli
+    charged = planned.consumed_milli > seen.consumed_milli
+    floor = not charged or cell.tokens_milli + change_milli >= 0
+    roof = cell.tokens_milli <= seen.tokens_milli and cell.remainder == seen.remainder
+    return floor and roof
+
+
+def _moved(write: Refill, bucket: Bucket) -> Bucket:
+    before, after = write.before, write.after
+    cells = dict(after.cells)
+    for name, planned in after.cells.items():
+        seen = before.cells.get(name)
+        if seen is not None:
+            now = bucket.cells[name]
+            cells[name] = planned._replace(
+                tokens_milli=now.tokens_milli + planned.tokens_milli - seen.tokens_milli,
+                consumed_milli=now.consumed_milli + planned.consumed_milli - seen.consumed_milli,
+            )
+    return bucket._replace(
+        cells=cells,
+        refilled_at_ms=after.refilled_at_ms,
+        fingerprint=after.fingerprint,
+        acquires=bucket.acquires + after.acquires - before.acquires,
+        expires_at_s=after.expires_at_s,
+        parent_id=after.parent_id,
+        cascade=after.cascade,
+    )
+
+
+def _adjusted(write: Adjust, bucket: Bucket) -> Bucket:
+    known = {name: d for name, d in write.deltas_milli.items() if name in bucket.cells}
+    charges = {name: delta for name, delta in known.items() if delta > 0}
+    charged = take(bucket, charges, write.acquires)
+    credited = {name: credit(charged, name, -delta) for name, delta in known.items() if delta < 0}
+    return charged._replace(cells={**charged.cells, **credited})
