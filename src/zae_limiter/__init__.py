@@ -1,5 +1,102 @@
 """Distributed token-bucket rate limits: exact, one round trip, several limits per call."""
 
 from ._version import __version__
+from .core.audit import AuditAction, AuditEvent
+from .core.exceptions import (
+    EntityError,
+    EntityExistsError,
+    EntityNotFoundError,
+    EntityVersionError,
+    IncompatibleSchemaError,
+    InfrastructureError,
+    InfrastructureNotFoundError,
+    InvalidIdentifierError,
+    InvalidNameError,
+    LeaseExpiredError,
+    NamespaceNotFoundError,
+    NamespaceStateError,
+    RateLimitError,
+    RateLimiterUnavailable,
+    RateLimitExceeded,
+    StackAlreadyExistsError,
+    StackOperationError,
+    StorageUnavailable,
+    StoredDataError,
+    ValidationError,
+    VersionError,
+    VersionMismatchError,
+    ZAELimiterError,
+)
+from .core.limit import Limit, LimitName
+from .core.models import (
+    BackendCapabilities,
+    BucketState,
+    CacheStats,
+    ConfigSource,
+    Entity,
+    EntityCapacity,
+    LimiterConfig,
+    LimitStatus,
+    OnUnavailable,
+    OnUnavailableAction,
+    ResourceCapacity,
+    UsageSnapshot,
+    UsageSummary,
+)
+from .lease import Lease, SyncLease
+from .limiter import RateLimiter
+from .ports.repository_protocol import RepositoryProtocol
+from .repository import Repository
+from .sync_limiter import SyncRateLimiter
+from .sync_repository import SyncRepository
 
-__all__ = ["__version__"]
+__all__ = [
+    "AuditAction",
+    "AuditEvent",
+    "BackendCapabilities",
+    "BucketState",
+    "CacheStats",
+    "ConfigSource",
+    "Entity",
+    "EntityCapacity",
+    "EntityError",
+    "EntityExistsError",
+    "EntityNotFoundError",
+    "EntityVersionError",
+    "IncompatibleSchemaError",
+    "InfrastructureError",
+    "InfrastructureNotFoundError",
+    "InvalidIdentifierError",
+    "InvalidNameError",
+    "Lease",
+    "LeaseExpiredError",
+    "Limit",
+    "LimitName",
+    "LimitStatus",
+    "LimiterConfig",
+    "NamespaceNotFoundError",
+    "NamespaceStateError",
+    "OnUnavailable",
+    "OnUnavailableAction",
+    "RateLimitError",
+    "RateLimitExceeded",
+    "RateLimiter",
+    "RateLimiterUnavailable",
+    "Repository",
+    "RepositoryProtocol",
+    "ResourceCapacity",
+    "StackAlreadyExistsError",
+    "StackOperationError",
+    "StorageUnavailable",
+    "StoredDataError",
+    "SyncLease",
+    "SyncRateLimiter",
+    "SyncRepository",
+    "UsageSnapshot",
+    "UsageSummary",
+    "ValidationError",
+    "VersionError",
+    "VersionMismatchError",
+    "ZAELimiterError",
+    "__version__",
+]

@@ -96,7 +96,7 @@ class RateLimitExceeded(RateLimitError):
 
     def _message(self) -> str:
         worst = self.primary_violation
-        names = ", ".join(status.limit_name for status in self.violations)
+        names = ", ".join(dict.fromkeys(status.limit_name for status in self.violations))
         head = f"Rate limit exceeded for {worst.entity_id}/{worst.resource}: [{names}]."
         if self.retryable:
             return f"{head} Retry after {self.retry_after_seconds:.1f}s"

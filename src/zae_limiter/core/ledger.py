@@ -30,10 +30,14 @@ class Ledger:
     entries: list[Entry] = field(default_factory=list)
     pending_milli: dict[str, int] = field(default_factory=dict)
 
-    def charge(self, address: BucketAddress, takes_milli: Mapping[str, int]) -> None:
-        """Record a further charge at an address that the lease holds already."""
-        entry = next(entry for entry in self.entries if entry.address == address)
-        _add(entry.charged_milli, takes_milli)
+    def absorb(self, further: Ledger) -> None:
+        """Add what a further charge took, at addresses old and new."""
+        held = {entry.address: entry for entry in self.entries}
+        for entry in further.entries:
+            if entry.address in held:
+                _add(held[entry.address].charged_milli, entry.charged_milli)
+            else:
+                self.entries.append(entry)
 
     def correct(self, deltas: Mapping[str, int]) -> None:
         """Remember a signed correction, in whole tokens, to be written when the lease ends."""

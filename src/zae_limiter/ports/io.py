@@ -53,3 +53,6 @@ class Io(Protocol):
 
     async def gather(self, flows: Sequence[Coroutine[Any, Any, T]]) -> list[T | BaseException]:
         """Run all, return every outcome in order, cancel nobody."""
+
+    async def close(self) -> None:
+        """Let go of threads. The driver can be used again afterwards."""

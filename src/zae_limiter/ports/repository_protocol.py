@@ -177,13 +177,33 @@ class Usage(Protocol):
 class RepositoryProtocol(Protocol):
     """A store: its roles, and how it is reached and left."""
 
-    capabilities: BackendCapabilities
-    buckets: Buckets
-    configs: Configs
-    entities: Entities
-    namespaces: Namespaces
-    audit: Audit
-    usage: Usage
+    @property
+    def capabilities(self) -> BackendCapabilities:
+        """What it can do."""
+
+    @property
+    def buckets(self) -> Buckets:
+        """Bucket items."""
+
+    @property
+    def configs(self) -> Configs:
+        """Stored limits and behaviour."""
+
+    @property
+    def entities(self) -> Entities:
+        """Entity records."""
+
+    @property
+    def namespaces(self) -> Namespaces:
+        """The registry of namespaces."""
+
+    @property
+    def audit(self) -> Audit:
+        """Audit records."""
+
+    @property
+    def usage(self) -> Usage:
+        """Usage snapshots."""
 
     async def ping(self) -> None:
         """Reach the store, or raise."""

@@ -1,0 +1,49 @@
+# Every target sets up what it needs. `make help` lists them.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+WORKERS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint types unit bench simulate docs format clean
+
+help: ## Show this list
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11 ..."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e . --group dev
+	@touch $(READY)
+
+demo: $(READY) ## Four processes share one SQLite file; shows that the limits hold
+	$(BIN)/zae-limiter demo
+
+test: lint types unit ## Everything that must pass: style, types, tests
+
+lint: $(READY) ## Check style and formatting
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY) ## Check types
+	$(BIN)/mypy
+
+unit: $(READY) ## Run the tests
+	$(BIN)/pytest -n $(WORKERS)
+
+simulate: $(READY) ## Many more simulated interleavings than `make test` runs (SEEDS=20000)
+	$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),20000)
+
+bench: $(READY) ## Compare with other limiters: a table, and JSON in bench/results
+	$(BIN)/python -m bench
+
+docs: $(READY) ## Run every example in README.md and docs/
+	$(BIN)/pytest -q tests/docs
+
+format: $(READY) ## Format the code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean: ## Remove the virtual environment and caches
+	rm -rf $(VENV) .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis

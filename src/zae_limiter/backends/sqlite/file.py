@@ -1,0 +1,167 @@
+"""The database file: whether it is ours, how it is made and how it is opened.
+
+A file that is not ours is never touched, not even locked. It is looked at through SQLite,
+as an immutable file: reading it directly would, on closing, drop the locks that other
+connections of this process hold on it.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from ..._version import __version__
+from ...core.exceptions import (
+    IncompatibleSchemaError,
+    InfrastructureNotFoundError,
+    StorageUnavailable,
+    StoredDataError,
+    ValidationError,
+)
+from .errors import code
+from .waiting import patiently
+
+APPLICATION_ID = int.from_bytes(b"zael")
+SCHEMA_VERSION = 1
+
+
+def locate(path: str) -> str:
+    """The absolute path, so that a later change of directory makes no difference."""
+    if path == ":memory:":
+        raise ValidationError("url", path, "a store in memory is memory://")
+    if not path or "\0" in path:
+        raise ValidationError("url", path, "must name a file")
+    return os.path.abspath(path)
+
+
+def identity(path: str) -> tuple[int, int] | None:
+    """Which file is at the path; None when there is none."""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def connect(path: str, *, create: bool, deadline: float) -> sqlite3.Connection:
+    """Open the store, making it first if it is new and that is wanted."""
+    if not _is_new(path):
+        _check_ours(path)
+    elif not create:
+        raise InfrastructureNotFoundError(path)
+    db = _connect(path, "rwc" if create else "rw")
+    try:
+        _prepare(db, path, create=create, deadline=deadline)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _is_new(path: str) -> bool:
+    directory = os.path.dirname(path)
+    if not os.path.isdir(directory):
+        raise InfrastructureNotFoundError(f"{path} (there is no directory {directory})")
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return True
+    if not stat.S_ISREG(found.st_mode):
+        raise StoredDataError(path, "is not a file")
+    return found.st_size == 0
+
+
+def _check_ours(path: str) -> None:
+    application_id, version, length = _header(path)
+    if application_id != APPLICATION_ID:
+        raise StoredDataError(path, "is not a zae-limiter store")
+    if version > SCHEMA_VERSION:
+        raise IncompatibleSchemaError(
+            __version__,
+            str(version),
+            f"{path} has schema version {version}, this client knows {SCHEMA_VERSION}:"
+            " upgrade zae-limiter",
+        )
+    if version != SCHEMA_VERSION:
+        raise StoredDataError(path, f"has an unknown schema version {version}")
+    # While there is a journal, the file may rightly be shorter than its header says. What
+    # is looked at last is newest, so a file that is being written is not taken for cut.
+    if not _has_journal(path) and os.path.getsize(path) < length:
+        raise StoredDataError(path, f"is cut short: it should have {length} bytes")
+
+
+def _header(path: str) -> tuple[int, int, int]:
+    """Application id, schema version, and the length the file should have."""
+    db = _connect(path, "ro&immutable=1")
+    try:
+        # Without this SQLite would not read the header of a file that is too short.
+        db.execute("PRAGMA writable_schema = ON")
+        pages = _pragma(db, "page_count") * _pragma(db, "page_size")
+        return _pragma(db, "application_id"), _pragma(db, "user_version"), pages
+    except sqlite3.DatabaseError as error:
+        if code(error) == sqlite3.SQLITE_NOTADB:
+            raise StoredDataError(path, "is not a zae-limiter store") from error
+        raise
+    finally:
+        db.close()
+
+
+def _has_journal(path: str) -> bool:
+    return any(
+        os.path.exists(path + suffix) and os.path.getsize(path + suffix)
+        for suffix in ("-wal", "-journal")
+    )
+
+
+def _connect(path: str, mode: str) -> sqlite3.Connection:
+    return sqlite3.connect(
+        f"{Path(path).as_uri()}?mode={mode}",
+        uri=True,
+        timeout=0,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+
+
+def _prepare(db: sqlite3.Connection, path: str, *, create: bool, deadline: float) -> None:
+    # Also when its making was cut off by a crash, which SQLite has just undone, a file is new.
+    if patiently(deadline, lambda: _pragma(db, "application_id")) != APPLICATION_ID:
+        if not create:
+            raise InfrastructureNotFoundError(path)
+        patiently(deadline, lambda: _make(db))
+    if patiently(deadline, lambda: _pragma(db, "journal_mode = WAL")) != "wal":
+        raise StorageUnavailable(
+            f"{path} cannot be shared: its file system has no shared memory", retryable=False
+        )
+    db.execute("PRAGMA synchronous = NORMAL")
+
+
+def _make(db: sqlite3.Connection) -> None:
+    """Several processes may do this at once: the later ones find everything there."""
+    try:
+        db.executescript(_making())
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+
+
+@cache
+def _making() -> str:
+    schema = files(__package__).joinpath("schema.sql").read_text("utf-8")
+    return f"""
+        BEGIN EXCLUSIVE;
+        {schema}
+        PRAGMA application_id = {APPLICATION_ID};
+        PRAGMA user_version = {SCHEMA_VERSION};
+        COMMIT;
+    """
+
+
+def _pragma(db: sqlite3.Connection, text: str) -> Any:
+    return db.execute(f"PRAGMA {text}").fetchone()[0]

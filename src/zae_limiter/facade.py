@@ -1,0 +1,98 @@
+"""What the asynchronous and the blocking repository have in common."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+
+from .backends.urls import StoreUrl, parse_url
+from .core.exceptions import ValidationError
+from .core.models import BackendCapabilities, CacheStats
+from .core.naming import validate_namespace
+from .flows.config_cache import ConfigCache
+from .flows.opening import choose_namespace, choose_url
+from .flows.scope import DEFAULT_TTL_MULTIPLIER, Scope
+from .flows.turnstile import Turnstiles
+from .ports.io import Io
+from .ports.repository_protocol import NamespaceRecord, RepositoryProtocol
+
+
+@dataclass(frozen=True, slots=True)
+class OpenOptions:
+    """What `open` and `connect` were asked for, checked."""
+
+    url: StoreUrl
+    namespace: str
+    config_cache_ttl: float
+    bucket_ttl_multiplier: int
+
+
+def open_options(
+    namespace: str | None,
+    url: str | None,
+    config_cache_ttl: float = 60,
+    bucket_ttl_multiplier: int = DEFAULT_TTL_MULTIPLIER,
+) -> OpenOptions:
+    """Arguments and environment, checked before any I/O."""
+    if isinstance(config_cache_ttl, bool) or not 0 <= config_cache_ttl <= 86_400:
+        raise ValidationError("config_cache_ttl", config_cache_ttl, "must be 0 to 86400 seconds")
+    return OpenOptions(
+        parse_url(choose_url(url, os.environ)),
+        validate_namespace(choose_namespace(namespace, os.environ)),
+        config_cache_ttl,
+        bucket_ttl_multiplier,
+    )
+
+
+class RepositoryBase:
+    """A namespace of a store, and what this process knows of it."""
+
+    def __init__(self, scope: Scope, namespace_name: str, *, owns_store: bool) -> None:
+        self.scope = scope
+        self._namespace_name = namespace_name
+        self._owns_store = owns_store
+
+    @property
+    def namespace_name(self) -> str:
+        """The name of the namespace."""
+        return self._namespace_name
+
+    @property
+    def namespace_id(self) -> str:
+        """The opaque id that its data is stored under."""
+        return self.scope.namespace_id
+
+    @property
+    def stack_name(self) -> str:
+        """What the store is called: its URL."""
+        return self.scope.stack_name
+
+    @property
+    def capabilities(self) -> BackendCapabilities:
+        """What the store can do."""
+        return self.scope.store.capabilities
+
+    def get_cache_stats(self) -> CacheStats:
+        """How the configuration cache has been doing."""
+        return self.scope.cache.stats()
+
+    def _scope_of(self, record: NamespaceRecord) -> Scope:
+        """The same store and driver, another namespace: it shares no cache and no queue."""
+        cache = ConfigCache(self.scope.cache.ttl_seconds)
+        return replace(
+            self.scope, namespace_id=record.namespace_id, cache=cache, turnstiles=Turnstiles()
+        )
+
+
+def first_scope(
+    options: OpenOptions, store: RepositoryProtocol, io: Io, record: NamespaceRecord
+) -> Scope:
+    """The scope of a store that has just been opened."""
+    return Scope(
+        store,
+        io,
+        record.namespace_id,
+        ConfigCache(options.config_cache_ttl),
+        bucket_ttl_multiplier=options.bucket_ttl_multiplier,
+        stack_name=options.url.text,
+    )

@@ -1,0 +1,99 @@
+"""Questions about balances that take nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..core.composite import Bucket, BucketAddress, bucket_states, refill
+from ..core.judge import judge
+from ..core.limit import MILLI
+from ..core.models import BucketState, EntityCapacity, ResourceCapacity
+from ..core.naming import validate_identifier, validate_limit_name, validate_resource
+from .cascade import Request, charges
+from .charge import Charge, view
+from .scope import Scope
+
+
+async def _views(scope: Scope, request: Request) -> list[tuple[Charge, Bucket]]:
+    planned = await charges(scope, request)
+    found = await scope.store.buckets.read([charge.address for charge in planned])
+    now_ms = scope.io.now_ms()
+    return [(charge, view(charge, found.get(charge.address), now_ms)) for charge in planned]
+
+
+async def available(scope: Scope, request: Request) -> dict[str, int]:
+    """How much of each limit of the entity could be taken now, at every level it cascades to."""
+    views = await _views(scope, request)
+    own = views[0][1]
+    return {
+        name: min(b.cells[name].tokens_milli // MILLI for _, b in views if name in b.cells)
+        for name in own.cells
+    }
+
+
+async def time_until_available(scope: Scope, request: Request) -> float:
+    """Seconds until the request would fit at every level; infinite when it never will."""
+    views = await _views(scope, request)
+    return max(judge(bucket, charge.intent.takes_milli).wait_ms for charge, bucket in views) / 1000
+
+
+async def get_buckets(scope: Scope, entity_id: str, resource: str | None) -> list[BucketState]:
+    """The stored state of an entity's buckets."""
+    validate_identifier(entity_id)
+    if resource is not None:
+        validate_resource(resource)
+    found = await scope.store.buckets.of_entity(scope.namespace_id, entity_id)
+    return [
+        state
+        for address, bucket in found.items()
+        if resource in (None, address.resource)
+        for state in bucket_states(address, bucket)
+    ]
+
+
+async def get_resource_buckets(
+    scope: Scope, resource: str, limit_name: str | None
+) -> list[BucketState]:
+    """The stored state of a resource's buckets over all entities."""
+    found = await scope.store.buckets.of_resource(scope.namespace_id, validate_resource(resource))
+    states = [s for address, bucket in found.items() for s in bucket_states(address, bucket)]
+    return [state for state in states if limit_name in (None, state.limit_name)]
+
+
+async def get_resource_capacity(
+    scope: Scope, resource: str, limit_name: str, parents_only: bool
+) -> ResourceCapacity:
+    """One limit of a resource over all entities that have a bucket."""
+    validate_resource(resource)
+    validate_limit_name(limit_name, "limit_name")
+    found = await scope.store.buckets.of_resource(scope.namespace_id, resource)
+    counted = {
+        address: refill(bucket, scope.io.now_ms())
+        for address, bucket in found.items()
+        if limit_name in bucket.cells and not (parents_only and bucket.parent_id)
+    }
+    entities = list(_entity_capacities(counted, limit_name))
+    capacity = sum(entity.capacity for entity in entities)
+    free = sum(entity.available for entity in entities)
+    return ResourceCapacity(
+        resource, limit_name, capacity, free, _utilization_pct(capacity, free), entities
+    )
+
+
+def _entity_capacities(
+    buckets: dict[BucketAddress, Bucket], limit_name: str
+) -> Iterable[EntityCapacity]:
+    tokens_milli: dict[str, int] = {}
+    capacities: dict[str, int] = {}
+    for address, bucket in buckets.items():
+        cell = bucket.cells[limit_name]
+        capacities[address.entity_id] = cell.capacity_milli // MILLI
+        held = tokens_milli.get(address.entity_id, 0)
+        tokens_milli[address.entity_id] = held + cell.tokens_milli
+    for entity_id, capacity in sorted(capacities.items()):
+        free = tokens_milli[entity_id] // MILLI
+        yield EntityCapacity(entity_id, capacity, free, _utilization_pct(capacity, free))
+
+
+def _utilization_pct(capacity: int, free: int) -> float:
+    return (capacity - free) / capacity * 100 if capacity else 0.0

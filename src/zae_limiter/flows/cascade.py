@@ -1,0 +1,104 @@
+"""The chain of buckets that a request charges: the entity, and its ancestors while each
+of them cascades."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ..core.composite import BucketAddress
+from ..core.exceptions import ValidationError
+from ..core.hierarchy import MAX_LEVELS
+from ..core.limit import MILLI, Limit, LimitSet, validate_limits
+from ..core.naming import validate_consume, validate_identifier, validate_resource
+from .charge import Charge, intent_for, require_known
+from .config_cache import Resolution
+from .resolve import resolve
+from .scope import Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a caller wants to take. Everything in it has been checked."""
+
+    entity_id: str
+    resource: str
+    wanted_milli: Mapping[str, int]
+    override: LimitSet | None = None
+    default: LimitSet | None = None
+
+
+def make_request(
+    entity_id: str,
+    resource: str,
+    consume: Mapping[str, int],
+    limits: Sequence[Limit] | None = None,
+    default: LimitSet | None = None,
+) -> Request:
+    """Check what the caller brought, before any I/O."""
+    validate_identifier(entity_id)
+    validate_resource(resource)
+    wanted = validate_consume(consume)
+    override = None if limits is None else LimitSet.of(validate_limits(limits))
+    wanted_milli = {name: amount * MILLI for name, amount in wanted.items()}
+    if override is not None:
+        require_known(wanted_milli, override, "consume")
+    return Request(entity_id, resource, wanted_milli, override, default)
+
+
+async def charges(scope: Scope, request: Request, acquires: int = 1) -> list[Charge]:
+    """One charge for each level, the entity's own first."""
+    planned: list[Charge] = []
+    visited: list[str] = []
+    entity_id: str | None = request.entity_id
+    while entity_id is not None:
+        _refuse_endless(visited, entity_id)
+        visited.append(entity_id)
+        resolution = await resolve(scope, entity_id, request.resource)
+        limits = request.override or resolution.limits or request.default
+        if limits is not None:
+            planned.append(_charge(scope, request, entity_id, resolution, limits, acquires))
+        elif not planned:
+            raise _no_limits(request)
+        entity_id = resolution.parent_id if resolution.cascade else None
+    return planned
+
+
+def _charge(
+    scope: Scope,
+    request: Request,
+    entity_id: str,
+    resolution: Resolution,
+    limits: LimitSet,
+    acquires: int,
+) -> Charge:
+    is_leaf = entity_id == request.entity_id
+    wanted_milli = request.wanted_milli
+    if is_leaf:
+        require_known(wanted_milli, limits, "consume")
+    return Charge(
+        BucketAddress(scope.namespace_id, entity_id, request.resource),
+        intent_for(resolution, limits, wanted_milli, scope.bucket_ttl_multiplier, acquires),
+        wanted_milli,
+        is_leaf,
+        overridden=limits is not resolution.limits,
+    )
+
+
+def _refuse_endless(visited: list[str], entity_id: str) -> None:
+    path = " > ".join([*visited, entity_id])
+    if entity_id in visited:
+        raise ValidationError("parent_id", entity_id, f"the entities form a cycle: {path}")
+    if len(visited) == MAX_LEVELS:
+        raise ValidationError(
+            "parent_id", entity_id, f"cascades over more than {MAX_LEVELS} levels: {path}"
+        )
+
+
+def _no_limits(request: Request) -> ValidationError:
+    return ValidationError(
+        "limits",
+        request.entity_id,
+        f"no limits are configured for entity '{request.entity_id}' and resource"
+        f" '{request.resource}' at any level; set some or pass limits=",
+    )

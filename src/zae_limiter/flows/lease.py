@@ -1,0 +1,171 @@
+"""The life of a lease: charged on entry, corrected at the end, refunded on failure."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from ..core.exceptions import (
+    LeaseExpiredError,
+    RateLimiterUnavailable,
+    StorageUnavailable,
+    ValidationError,
+)
+from ..core.ledger import Ledger
+from ..core.limit import LimitSet
+from ..core.models import OnUnavailable
+from ..core.naming import validate_amount, validate_consume
+from .acquire import Refusal, refund, settle, take_all
+from .cascade import Request, charges, make_request
+from .charge import Charge, require_known
+from .scope import Scope
+from .waiting import take_in_time
+
+logger = logging.getLogger("zae_limiter")
+MAX_TIMEOUT_SECONDS = 86_400 * 366
+
+
+class LeaseState(Enum):
+    """A lease is used while active, and ends once, in one of two ways."""
+
+    ACTIVE = auto()
+    SETTLED = auto()
+    REFUNDED = auto()
+
+
+@dataclass(slots=True)
+class LeaseRecord:
+    """Everything a lease knows. `limits` is None when the store was down and let it pass."""
+
+    scope: Scope
+    request: Request
+    mode: OnUnavailable | None
+    fallback: OnUnavailable | None
+    ledger: Ledger = field(default_factory=Ledger)
+    limits: LimitSet | None = None
+    state: LeaseState = LeaseState.ACTIVE
+
+    @property
+    def degraded(self) -> bool:
+        """True when nothing was charged because the store could not answer."""
+        return self.limits is None
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How a lease is to be had."""
+
+    timeout: float | None = None
+    on_unavailable: OnUnavailable | None = None
+    fallback: OnUnavailable | None = None
+    speculative: bool = True
+
+
+async def open_lease(scope: Scope, request: Request, terms: Terms) -> LeaseRecord:
+    """Charge every level of the chain and return the lease on it."""
+    record = LeaseRecord(scope, request, terms.on_unavailable, terms.fallback)
+    try:
+        planned, record.ledger = await _charged(scope, request, terms)
+        record.limits = planned[0].limits
+    except Refusal as refusal:
+        raise refusal.to_error() from None
+    except StorageUnavailable as error:
+        _bear(record, error)
+    return record
+
+
+async def _charged(scope: Scope, request: Request, terms: Terms) -> tuple[list[Charge], Ledger]:
+    if terms.timeout is not None:
+        return await take_in_time(scope, request, terms.timeout, speculative=terms.speculative)
+    planned = await charges(scope, request)
+    return planned, await take_all(scope, planned, speculative=terms.speculative)
+
+
+async def consume(record: LeaseRecord, amounts: Mapping[str, int]) -> None:
+    """Charge more, at every level, all or none."""
+    wanted = _checked(record, amounts, signed=False)
+    if record.limits is None or not any(wanted.values()):
+        return
+    scope, before = record.scope, record.request
+    further = make_request(before.entity_id, before.resource, wanted, default=before.default)
+    request = Request(
+        before.entity_id, before.resource, further.wanted_milli, before.override, before.default
+    )
+    try:
+        planned = await charges(scope, request, acquires=0)
+        record.ledger.absorb(await take_all(scope, planned, speculative=True))
+    except Refusal as refusal:
+        raise refusal.to_error() from None
+    except StorageUnavailable as error:
+        _bear(record, error)
+
+
+def adjust(record: LeaseRecord, amounts: Mapping[str, int], sign: int = 1) -> None:
+    """Correct what was charged; written when the lease ends. May drive buckets negative."""
+    deltas = _checked(record, amounts, signed=True)
+    if record.limits is not None:
+        record.ledger.correct({name: sign * delta for name, delta in deltas.items()})
+
+
+def _checked(record: LeaseRecord, amounts: Mapping[str, int], *, signed: bool) -> dict[str, int]:
+    if record.state is not LeaseState.ACTIVE:
+        raise LeaseExpiredError
+    if signed:
+        checked = {n: validate_amount(n, amount, signed=True) for n, amount in amounts.items()}
+    else:
+        checked = validate_consume(amounts)
+    if record.limits is not None:
+        require_known(checked, record.limits, "adjust" if signed else "consume")
+    return checked
+
+
+async def end_lease(record: LeaseRecord, *, failed: bool) -> None:
+    """Write the corrections or, if the body failed, give back exactly what was taken."""
+    if record.state is not LeaseState.ACTIVE:
+        return
+    if failed:
+        record.state = LeaseState.REFUNDED
+        await refund(record.scope, record.ledger)
+        return
+    record.state = LeaseState.SETTLED
+    try:
+        await settle(record.scope, record.ledger)
+    except StorageUnavailable as error:
+        _bear(record, error)
+
+
+def _bear(record: LeaseRecord, error: StorageUnavailable) -> None:
+    """The store could not answer: let it pass or say so, as the mode in force has it."""
+    if _mode(record) is OnUnavailable.ALLOW:
+        logger.warning("Store unavailable, allowing unlimited: %s", error)
+        return
+    raise RateLimiterUnavailable(
+        str(error),
+        error,
+        stack_name=record.scope.stack_name,
+        entity_id=record.request.entity_id,
+        resource=record.request.resource,
+    ) from error
+
+
+def _mode(record: LeaseRecord) -> OnUnavailable:
+    """The call's own word, else the system's as last seen, else the limiter's, else block."""
+    if record.mode is not None:
+        return record.mode
+    stored = record.scope.cache.last_on_unavailable
+    if stored is not None:
+        return OnUnavailable(stored)
+    return record.fallback or OnUnavailable.BLOCK
+
+
+def check_timeout(timeout: float | None) -> float | None:
+    """None, or a sensible number of seconds."""
+    if timeout is None:
+        return None
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float):
+        raise ValidationError("timeout", timeout, "must be a number of seconds or None")
+    if not 0 <= timeout <= MAX_TIMEOUT_SECONDS:
+        raise ValidationError("timeout", timeout, "must be between 0 and a year of seconds")
+    return timeout

@@ -1,0 +1,25 @@
+"""What every flow works on: one namespace of one store, through one driver."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..ports.io import Io
+from ..ports.repository_protocol import RepositoryProtocol
+from .config_cache import ConfigCache
+from .turnstile import Turnstiles
+
+DEFAULT_TTL_MULTIPLIER = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """A namespace, and what this process knows and does about it."""
+
+    store: RepositoryProtocol
+    io: Io
+    namespace_id: str
+    cache: ConfigCache = field(default_factory=ConfigCache)
+    turnstiles: Turnstiles = field(default_factory=Turnstiles)
+    bucket_ttl_multiplier: int = DEFAULT_TTL_MULTIPLIER
+    stack_name: str = ""

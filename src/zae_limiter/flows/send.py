@@ -1,0 +1,48 @@
+"""Sending one write so that it takes effect once, however often the answer is lost."""
+
+from __future__ import annotations
+
+from ..core.composite import BucketAddress
+from ..core.exceptions import StorageUnavailable
+from ..core.operations import Landing, landing
+from ..core.writes import Granted, Outcome, Write
+from .scope import Scope
+
+_RETRY_DELAYS_S = (0.01, 0.05, 0.2)
+
+
+async def send(scope: Scope, address: BucketAddress, write: Write) -> Outcome:
+    """Carry out a write. A failure that may pass is retried a bounded number of times.
+
+    After an ambiguous failure the bucket itself tells whether the write had landed. It is
+    sent again only if it surely had not; where that cannot be told, the failure is raised
+    and stays ambiguous: what may have been charged is not charged again.
+    """
+    for delay_s in _RETRY_DELAYS_S:
+        try:
+            return await scope.store.buckets.write(address, write)
+        except StorageUnavailable as error:
+            if not error.retryable:
+                raise
+            await scope.io.pause(delay_s)
+            if error.ambiguous:
+                landed = await _landed(scope, address, write, error)
+                if landed is not None:
+                    return landed
+    return await scope.store.buckets.write(address, write)
+
+
+async def _landed(
+    scope: Scope, address: BucketAddress, write: Write, error: StorageUnavailable
+) -> Granted | None:
+    try:
+        bucket = (await scope.store.buckets.read([address])).get(address)
+    except StorageUnavailable:
+        raise error from None
+    match landing(write.operation, bucket):
+        case Landing.LANDED if bucket is not None:
+            return Granted(bucket)
+        case Landing.LOST:
+            return None
+        case _:
+            raise error

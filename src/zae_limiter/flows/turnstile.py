@@ -1,0 +1,68 @@
+"""Who waits for a bucket in this process, in the order in which they came."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from ..core.composite import BucketAddress
+from ..ports.io import Signal
+
+
+@dataclass(slots=True, eq=False)
+class Place:
+    """One waiter's place in the queue of a bucket."""
+
+    address: BucketAddress
+    takes_milli: Mapping[str, int]
+    signal: Signal
+
+
+@dataclass(slots=True)
+class Turnstiles:
+    """A queue for each bucket that someone waits for. There are as many as waiters at most."""
+
+    _queues: dict[BucketAddress, list[Place]] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def busy(self, addresses: Iterable[BucketAddress]) -> BucketAddress | None:
+        """The first of these buckets that someone waits for."""
+        if not self._queues:
+            return None
+        with self._lock:
+            return next((address for address in addresses if address in self._queues), None)
+
+    def join(self, place: Place) -> dict[str, int]:
+        """Take a place at the end, and learn what those ahead wait for, in total."""
+        ahead_milli: dict[str, int] = {}
+        with self._lock:
+            queue = self._queues.setdefault(place.address, [])
+            for other in queue:
+                for name, amount_milli in other.takes_milli.items():
+                    ahead_milli[name] = ahead_milli.get(name, 0) + amount_milli
+            queue.append(place)
+        return ahead_milli
+
+    def is_first(self, place: Place) -> bool:
+        """True when it is this waiter's turn."""
+        with self._lock:
+            return self._queues[place.address][0] is place
+
+    def leave(self, place: Place) -> None:
+        """Give the place up and wake whoever is first now."""
+        with self._lock:
+            queue = self._queues[place.address]
+            queue.remove(place)
+            if not queue:
+                del self._queues[place.address]
+        self.nudge([place.address])
+
+    def nudge(self, addresses: Iterable[BucketAddress]) -> None:
+        """Tell the first waiter of each bucket that something has changed there."""
+        if not self._queues:
+            return
+        with self._lock:
+            signals = [self._queues[a][0].signal for a in addresses if a in self._queues]
+        for signal in signals:
+            signal.set()

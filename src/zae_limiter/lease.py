@@ -1,0 +1,118 @@
+"""What `acquire` gives: the right to do what was charged for, and to correct the charge."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from .core.ledger import Entry
+from .flows import lease as flows
+from .flows.cascade import Request
+from .flows.lease import LeaseRecord, Terms
+from .flows.scope import Scope
+from .runtime.blocking import run
+
+
+class _LeaseBase:
+    """What both leases know."""
+
+    def __init__(self, record: LeaseRecord) -> None:
+        self._record = record
+
+    @property
+    def entries(self) -> list[Entry]:
+        """The buckets that were charged, the entity's own first."""
+        return self._record.ledger.entries
+
+    @property
+    def consumed(self) -> dict[str, int]:
+        """Tokens by limit over all levels, corrections included."""
+        return self._record.ledger.consumed
+
+    @property
+    def degraded(self) -> bool:
+        """True when the store could not answer and the call was let through uncharged."""
+        return self._record.degraded
+
+
+class Lease(_LeaseBase):
+    """A charge that is corrected when its block ends, and refunded if the block fails."""
+
+    async def consume(self, **amounts: int) -> None:
+        """Charge more now, at every level, or raise `RateLimitExceeded` and charge nothing."""
+        await flows.consume(self._record, amounts)
+
+    async def adjust(self, **amounts: int) -> None:
+        """Add to the charge (or, negative, take from it) when the block ends.
+
+        Never refused: a bucket may go into debt, which later refills repay.
+        """
+        flows.adjust(self._record, amounts)
+
+    async def release(self, **amounts: int) -> None:
+        """Give back part of the charge when the block ends: `adjust` with the opposite sign."""
+        flows.adjust(self._record, amounts, sign=-1)
+
+
+class SyncLease(_LeaseBase):
+    """`Lease` without await."""
+
+    def consume(self, **amounts: int) -> None:
+        """Charge more now, at every level, or raise `RateLimitExceeded` and charge nothing."""
+        run(flows.consume(self._record, amounts))
+
+    def adjust(self, **amounts: int) -> None:
+        """Add to the charge (or, negative, take from it) when the block ends.
+
+        Never refused: a bucket may go into debt, which later refills repay.
+        """
+        flows.adjust(self._record, amounts)
+
+    def release(self, **amounts: int) -> None:
+        """Give back part of the charge when the block ends: `adjust` with the opposite sign."""
+        flows.adjust(self._record, amounts, sign=-1)
+
+
+class Acquisition:
+    """What `async with limiter.acquire(...)` enters and leaves."""
+
+    __slots__ = ("_record", "_request", "_scope", "_terms")
+
+    def __init__(self, scope: Scope, request: Request, terms: Terms) -> None:
+        self._scope = scope
+        self._request = request
+        self._terms = terms
+
+    async def __aenter__(self) -> Lease:
+        self._record = await flows.open_lease(self._scope, self._request, self._terms)
+        return Lease(self._record)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await flows.end_lease(self._record, failed=kind is not None)
+
+
+class SyncAcquisition:
+    """What `with limiter.acquire(...)` enters and leaves."""
+
+    __slots__ = ("_record", "_request", "_scope", "_terms")
+
+    def __init__(self, scope: Scope, request: Request, terms: Terms) -> None:
+        self._scope = scope
+        self._request = request
+        self._terms = terms
+
+    def __enter__(self) -> SyncLease:
+        self._record = run(flows.open_lease(self._scope, self._request, self._terms))
+        return SyncLease(self._record)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        run(flows.end_lease(self._record, failed=kind is not None))

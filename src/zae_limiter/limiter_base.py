@@ -1,0 +1,76 @@
+"""What the asynchronous and the blocking limiter have in common."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+from .core.exceptions import ValidationError
+from .core.limit import Limit, LimitSet, validate_limits
+from .core.models import OnUnavailable
+from .flows.cascade import Request, make_request
+from .flows.lease import Terms, check_timeout
+from .flows.scope import Scope
+
+A = TypeVar("A")
+
+
+def check_mode(value: OnUnavailable | None) -> OnUnavailable | None:
+    """A mode, or its name, or None."""
+    if value is None or isinstance(value, OnUnavailable):
+        return value
+    try:
+        return OnUnavailable(value)
+    except ValueError as error:
+        raise ValidationError("on_unavailable", value, "must be allow or block") from error
+
+
+class LimiterBase:
+    """A scope, and the limiter's own defaults: the last level of all."""
+
+    def __init__(
+        self,
+        scope: Scope,
+        default_limits: Sequence[Limit] | None,
+        on_unavailable: OnUnavailable | None,
+        speculative_writes: bool,
+    ) -> None:
+        self._scope = scope
+        self._default = (
+            None if default_limits is None else LimitSet.of(validate_limits(default_limits))
+        )
+        self._speculative = speculative_writes
+        self._fallback = check_mode(on_unavailable)
+        self._usual_terms = Terms(None, None, self._fallback, speculative_writes)
+
+    def _acquisition(
+        self,
+        make: Callable[[Scope, Request, Terms], A],
+        entity_id: str,
+        resource: str,
+        consume: Mapping[str, int],
+        limits: Sequence[Limit] | None,
+        use_stored_limits: bool,
+        on_unavailable: OnUnavailable | None,
+        timeout: float | None,
+    ) -> A:
+        request = self._request(entity_id, resource, consume, limits, use_stored_limits)
+        terms = self._usual_terms
+        if on_unavailable is not None or timeout is not None:
+            mode = check_mode(on_unavailable)
+            terms = Terms(check_timeout(timeout), mode, self._fallback, self._speculative)
+        return make(self._scope, request, terms)
+
+    def _request(
+        self,
+        entity_id: str,
+        resource: str,
+        consume: Mapping[str, int],
+        limits: Sequence[Limit] | None,
+        use_stored_limits: bool,
+    ) -> Request:
+        if use_stored_limits:
+            message = "use_stored_limits has no effect: stored limits are the default"
+            warnings.warn(message, DeprecationWarning, stacklevel=4)
+        return make_request(entity_id, resource, consume, limits, self._default)

@@ -1,0 +1,130 @@
+"""The asyncio driver. It awaits flows; nothing here blocks the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from ..core.operations import operation_id
+from ..ports.clock import Clock
+from .ids import rising_entropy, unique_suffix
+from .system_clock import SystemClock
+
+T = TypeVar("T")
+
+
+async def hold(future: asyncio.Future[T]) -> T:
+    """Await to the end. A cancellation that arrives meanwhile is delivered afterwards, so
+    that what has been begun always has a known outcome."""
+    interruptions = 0
+    while True:
+        try:
+            # Waits for the future without cancelling it when the waiter is cancelled.
+            await asyncio.wait((future,))
+            break
+        except asyncio.CancelledError:
+            interruptions += 1
+            _current_task().uncancel()
+    for _ in range(interruptions):
+        _current_task().cancel()
+    return future.result()
+
+
+def _current_task() -> asyncio.Task[Any]:
+    task = asyncio.current_task()
+    assert task is not None
+    return task
+
+
+class _AsyncioSignal:
+    def __init__(self, clock: Clock) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._event = asyncio.Event()
+        self._clock = clock
+
+    def set(self) -> None:
+        # The waker may be a thread, or a task of another event loop.
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._event.set)
+
+    async def wait(self, seconds: float) -> bool:
+        if not self._event.is_set() and self._clock.pass_time(seconds):
+            await asyncio.sleep(0)
+            return self._event.is_set()
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._event.wait()
+        except TimeoutError:
+            return False
+
+
+class AsyncioIo:
+    """`Io` for asyncio. Holds nothing that belongs to one event loop."""
+
+    def __init__(self, clock: Clock | None = None, *, parallel_helps: bool = True) -> None:
+        self._clock = clock or SystemClock()
+        self._parallel_helps = parallel_helps
+        self._worker: ThreadPoolExecutor | None = None
+        self._worker_pid = 0
+        self.now_ms = self._clock.now_ms
+
+    def operation_id(self) -> str:
+        return operation_id(self.now_ms(), unique_suffix())
+
+    def entropy(self) -> int:
+        return rising_entropy()
+
+    def signal(self) -> _AsyncioSignal:
+        return _AsyncioSignal(self._clock)
+
+    async def sleep(self, seconds: float) -> None:
+        if not self._clock.pass_time(seconds):
+            await asyncio.sleep(seconds)
+
+    async def pause(self, seconds: float) -> None:
+        if not self._clock.pass_time(seconds):
+            await hold(asyncio.ensure_future(asyncio.sleep(seconds)))
+
+    async def offload(self, call: Callable[[], T]) -> T:
+        loop = asyncio.get_running_loop()
+        return await hold(loop.run_in_executor(self._current_worker(), call))
+
+    async def gather(self, flows: Sequence[Coroutine[Any, Any, T]]) -> list[T | BaseException]:
+        if not self._parallel_helps or len(flows) < 2:
+            return [await _outcome(flow) for flow in flows]
+        tasks = [asyncio.ensure_future(_outcome(flow)) for flow in flows]
+        return await hold(asyncio.ensure_future(_results(tasks)))
+
+    async def close(self) -> None:
+        """End the worker thread, if there is one."""
+        worker, self._worker = self._worker, None
+        if worker is not None and self._worker_pid == os.getpid():
+            worker.shutdown(wait=False)
+
+    def _current_worker(self) -> ThreadPoolExecutor:
+        """One thread: a store has one connection. Threads do not survive a fork."""
+        if self._worker is None or self._worker_pid != os.getpid():
+            self._worker = ThreadPoolExecutor(1, thread_name_prefix="zae-limiter")
+            self._worker_pid = os.getpid()
+        return self._worker
+
+
+async def _outcome(flow: Coroutine[Any, Any, T]) -> T | BaseException:
+    try:
+        return await flow
+    except BaseException as error:
+        return error
+
+
+async def _results(tasks: Sequence[asyncio.Future[T]]) -> list[T]:
+    return [await task for task in tasks]
+
+
+async def in_time(flow: Coroutine[Any, Any, bool], seconds: float) -> bool:
+    """The flow's answer, or False when it does not come in time."""
+    task = asyncio.ensure_future(flow)
+    done, _ = await asyncio.wait((task,), timeout=seconds)
+    return task.result() if done else False

@@ -1,0 +1,85 @@
+"""The blocking driver: runs a flow to its end in one step."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+from ..core.operations import operation_id
+from ..ports.clock import Clock
+from .ids import rising_entropy, unique_suffix
+from .parallel import Gather, serial
+from .system_clock import SystemClock
+
+T = TypeVar("T")
+
+
+def run(flow: Coroutine[Any, Any, T]) -> T:
+    """Drive a flow whose every wait blocks. One that suspends all the same is a bug."""
+    try:
+        flow.send(None)
+    except StopIteration as done:
+        value: T = done.value
+        return value
+    flow.close()
+    raise RuntimeError(f"{flow!r} suspended under the blocking driver: it awaited something else")
+
+
+class _BlockingSignal:
+    def __init__(self, clock: Clock) -> None:
+        self._event = threading.Event()
+        self._clock = clock
+
+    def set(self) -> None:
+        self._event.set()
+
+    async def wait(self, seconds: float) -> bool:
+        if not self._event.is_set() and self._clock.pass_time(seconds):
+            return self._event.is_set()
+        return self._event.wait(seconds)
+
+
+class BlockingIo:
+    """`Io` for threads: everything happens in the thread that asks."""
+
+    def __init__(self, clock: Clock | None = None, gather: Gather = serial) -> None:
+        self._clock = clock or SystemClock()
+        self._gather = gather
+        self.now_ms = self._clock.now_ms
+
+    def operation_id(self) -> str:
+        return operation_id(self.now_ms(), unique_suffix())
+
+    def entropy(self) -> int:
+        return rising_entropy()
+
+    def signal(self) -> _BlockingSignal:
+        return _BlockingSignal(self._clock)
+
+    async def sleep(self, seconds: float) -> None:
+        if not self._clock.pass_time(seconds):
+            time.sleep(seconds)  # noqa: ASYNC251 - blocking is what this driver is for
+
+    async def pause(self, seconds: float) -> None:
+        await self.sleep(seconds)
+
+    async def offload(self, call: Callable[[], T]) -> T:
+        return call()
+
+    async def gather(self, flows: Sequence[Coroutine[Any, Any, T]]) -> list[T | BaseException]:
+        return self._gather([_outcome_of(flow) for flow in flows])
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+def _outcome_of(flow: Coroutine[Any, Any, T]) -> Callable[[], T | BaseException]:
+    def call() -> T | BaseException:
+        try:
+            return run(flow)
+        except BaseException as error:
+            return error
+
+    return call

@@ -1,0 +1,29 @@
+"""What makes ids of this process different from those of every other one."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import secrets
+
+_client = secrets.token_hex(3)
+_numbers = itertools.count()
+
+
+def unique_suffix() -> str:
+    """Never the same twice, in this process or any other."""
+    return f"{_client}{next(_numbers):x}"
+
+
+def rising_entropy() -> int:
+    """80 bits: 16 that count up, so that ids of one millisecond keep their order, 64 random."""
+    return (next(_numbers) & 0xFFFF) << 64 | secrets.randbits(64)
+
+
+def _become_another_client() -> None:
+    global _client
+    _client = secrets.token_hex(3)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_become_another_client)

@@ -1,0 +1,90 @@
+"""How the blocking driver runs several calls: in turn, in two threads, or as greenlets."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any
+
+from ..core.exceptions import ValidationError
+
+Gather = Callable[[Sequence[Callable[[], Any]]], list[Any]]
+"""Run all calls, none of which raises, and return their results in order."""
+
+PARALLEL_MODES = ("auto", "gevent", "threadpool", "serial")
+_WORKERS = 2
+
+
+def serial(calls: Sequence[Callable[[], Any]]) -> list[Any]:
+    """One after the other, in this thread."""
+    return [call() for call in calls]
+
+
+class Threads:
+    """A pool of two workers, made when first needed and again after a fork."""
+
+    def __init__(self) -> None:
+        self._pool: ThreadPoolExecutor | None = None
+        self._pid = 0
+
+    def __call__(self, calls: Sequence[Callable[[], Any]]) -> list[Any]:
+        if len(calls) < 2:
+            return serial(calls)
+        pool = self._current_pool()
+        later: list[Future[Any]] = [pool.submit(call) for call in calls[1:]]
+        try:
+            first = calls[0]()
+        finally:
+            _wait_for_all(later)
+        return [first, *(future.result() for future in later)]
+
+    def _current_pool(self) -> ThreadPoolExecutor:
+        if self._pool is None or self._pid != os.getpid():
+            self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="zae-limiter")
+            self._pid = os.getpid()
+        return self._pool
+
+
+def _wait_for_all(futures: Sequence[Future[Any]]) -> None:
+    """Even a keyboard interrupt must not leave a call behind whose outcome nobody knows."""
+    try:
+        wait(futures)
+    except BaseException:
+        wait(futures)
+        raise
+
+
+def greenlets(calls: Sequence[Callable[[], Any]]) -> list[Any]:
+    """As gevent greenlets."""
+    import gevent
+
+    spawned = [gevent.spawn(call) for call in calls]
+    gevent.joinall(spawned)
+    return [greenlet.value for greenlet in spawned]
+
+
+def choose_gather(mode: str, *, parallel_helps: bool) -> Gather:
+    """The strategy for a mode. `auto` takes what fits the process and the store."""
+    if mode not in PARALLEL_MODES:
+        raise ValidationError("parallel_mode", mode, f"must be one of {', '.join(PARALLEL_MODES)}")
+    if mode == "gevent":
+        if not _gevent_patched():
+            warnings.warn("parallel_mode='gevent' without monkey-patched sockets", stacklevel=2)
+        return greenlets
+    if mode == "threadpool":
+        if os.cpu_count() == 1:
+            warnings.warn("parallel_mode='threadpool' on a single CPU", stacklevel=2)
+        return Threads()
+    if mode == "serial" or not parallel_helps:
+        return serial
+    if _gevent_patched():
+        return greenlets
+    return serial if os.cpu_count() == 1 else Threads()
+
+
+def _gevent_patched() -> bool:
+    monkey = sys.modules.get("gevent.monkey")
+    return monkey is not None and bool(monkey.is_module_patched("socket"))
