@@ -91,7 +91,7 @@ def _check_ours(path: str) -> None:
         raise StoredDataError(path, f"has an unknown schema version {version}")
     # While there is a journal, the file may rightly be shorter than its header says. What
     # is looked at last is newest, so a file that is being written is not taken for cut.
-    if not _has_journal(path) and os.path.getsize(path) < length:
+    if not _has_journal(path) and _length(path) < length:
         raise StoredDataError(path, f"is cut short: it should have {length} bytes")
 
 
@@ -112,10 +112,14 @@ def _header(path: str) -> tuple[int, int, int]:
 
 
 def _has_journal(path: str) -> bool:
-    return any(
-        os.path.exists(path + suffix) and os.path.getsize(path + suffix)
-        for suffix in ("-wal", "-journal")
-    )
+    return any(_length(path + suffix) for suffix in ("-wal", "-journal"))
+
+
+def _length(path: str) -> int:
+    try:
+        return os.path.getsize(path)
+    except FileNotFoundError:
+        return 0
 
 
 def _connect(path: str, mode: str) -> sqlite3.Connection:
@@ -129,8 +133,8 @@ def _connect(path: str, mode: str) -> sqlite3.Connection:
 
 
 def _prepare(db: sqlite3.Connection, path: str, *, create: bool, deadline: float) -> None:
-    # Also when its making was cut off by a crash, which SQLite has just undone, a file is new.
-    if patiently(deadline, lambda: _pragma(db, "application_id")) != APPLICATION_ID:
+    # A file is empty also when a crash cut off its making, which SQLite then undoes.
+    if patiently(deadline, lambda: _pragma(db, "page_count")) == 0:
         if not create:
             raise InfrastructureNotFoundError(path)
         patiently(deadline, lambda: _make(db))

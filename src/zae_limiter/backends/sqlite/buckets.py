@@ -1,0 +1,137 @@
+"""Buckets in SQLite: `core.writes.apply` on one row."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+from ...core.composite import Bucket, BucketAddress
+from ...core.exceptions import StoredDataError
+from ...core.usage import UsageCounts, consumption
+from ...core.windows import hour_start_ms
+from ...core.writes import Granted, Outcome, Write, apply
+from .codec import Item, decode_item, encode_state, expiry
+from .connection import Connection
+from .usage import add_usage
+
+_KEY = "namespace_id = ? AND entity_id = ? AND resource = ? AND shard = ?"
+_SELECT = f"SELECT state, usage_hour_ms FROM buckets WHERE {_KEY}"
+_INSERT = """
+    INSERT INTO buckets (
+        state, usage_hour_ms, expires_at_s, namespace_id, entity_id, resource, shard
+    ) VALUES (?, ?, ?, ?, ?, ?, ?)
+"""
+# Leaving out what has not changed spares its index, and is what most writes do.
+_UPDATE_STATE = f"UPDATE buckets SET state = ? WHERE {_KEY}"
+_UPDATE = f"UPDATE buckets SET state = ?, usage_hour_ms = ?, expires_at_s = ? WHERE {_KEY}"
+_SELECT_ALL = """
+    SELECT namespace_id, entity_id, resource, shard, state, usage_hour_ms FROM buckets
+"""
+_SELECT_ENTITY = f"""
+    {_SELECT_ALL} WHERE namespace_id = ? AND entity_id = ? ORDER BY resource, shard
+"""
+_SELECT_RESOURCE = f"""
+    {_SELECT_ALL} WHERE namespace_id = ? AND resource = ? ORDER BY entity_id, shard
+"""
+_SELECT_EXPIRED = f"{_SELECT_ALL} WHERE expires_at_s <= ? ORDER BY expires_at_s LIMIT ?"
+_DELETE = f"DELETE FROM buckets WHERE {_KEY}"
+_KEEP_FOR_EVER = f"UPDATE buckets SET expires_at_s = NULL WHERE {_KEY}"
+# More than one for each bucket created, so that expired ones cannot pile up.
+_SWEPT_PER_CREATE = 16
+
+
+class SqliteBuckets:
+    """One row for each bucket."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def write(self, address: BucketAddress, write: Write) -> Outcome:
+        return await self._connection.write(lambda db: _write(db, address, write))
+
+    async def read(self, addresses: Sequence[BucketAddress]) -> dict[BucketAddress, Bucket]:
+        def found(db: sqlite3.Connection) -> dict[BucketAddress, Bucket]:
+            items = {address: _read(db, address) for address in addresses}
+            return {address: item.bucket for address, item in items.items() if item is not None}
+
+        return await self._connection.read(found)
+
+    async def of_entity(self, namespace_id: str, entity_id: str) -> dict[BucketAddress, Bucket]:
+        return await self._connection.read(
+            lambda db: _buckets(db, _SELECT_ENTITY, namespace_id, entity_id)
+        )
+
+    async def of_resource(self, namespace_id: str, resource: str) -> dict[BucketAddress, Bucket]:
+        return await self._connection.read(
+            lambda db: _buckets(db, _SELECT_RESOURCE, namespace_id, resource)
+        )
+
+
+def _write(db: sqlite3.Connection, address: BucketAddress, write: Write) -> Outcome:
+    item = _read(db, address)
+    before = None if item is None else item.bucket
+    outcome = apply(write, before)
+    if isinstance(outcome, Granted) and outcome.bucket is not before:
+        used = consumption(before, outcome.bucket)
+        hour_ms = hour_start_ms(write.at_ms)
+        if item is None:
+            _sweep(db, write.at_ms)
+            _insert(db, address, Item(outcome.bucket, hour_ms, used))
+        else:
+            usage_ms, usage = _count(db, address, item, hour_ms, used)
+            _update(db, address, item, Item(outcome.bucket, usage_ms, usage))
+    return outcome
+
+
+def _read(db: sqlite3.Connection, address: BucketAddress) -> Item | None:
+    row = db.execute(_SELECT, address).fetchone()
+    return None if row is None else decode_item(address, row)
+
+
+def _buckets(db: sqlite3.Connection, select: str, *key: str) -> dict[BucketAddress, Bucket]:
+    found = {}
+    for namespace_id, entity_id, resource, shard, *row in db.execute(select, key):
+        address = BucketAddress(namespace_id, entity_id, resource, shard)
+        found[address] = decode_item(address, row).bucket
+    return found
+
+
+def _insert(db: sqlite3.Connection, address: BucketAddress, item: Item) -> None:
+    db.execute(_INSERT, (encode_state(item), item.hour_ms, expiry(item.bucket), *address))
+
+
+def _update(db: sqlite3.Connection, address: BucketAddress, before: Item, after: Item) -> None:
+    state, expires_at_s = encode_state(after), expiry(after.bucket)
+    if (before.hour_ms, expiry(before.bucket)) == (after.hour_ms, expires_at_s):
+        db.execute(_UPDATE_STATE, (state, *address))
+    else:
+        db.execute(_UPDATE, (state, after.hour_ms, expires_at_s, *address))
+
+
+def _count(
+    db: sqlite3.Connection, address: BucketAddress, item: Item, hour_ms: int, used: UsageCounts
+) -> tuple[int, UsageCounts]:
+    """The hour the row is in and what it holds of it, now that `used` has been counted."""
+    if hour_ms < item.hour_ms:
+        add_usage(db, address[:3], hour_ms, used)
+        return item.hour_ms, item.usage
+    if hour_ms > item.hour_ms:
+        add_usage(db, address[:3], item.hour_ms, item.usage)
+        return hour_ms, used
+    item.usage.add(used)
+    return hour_ms, item.usage
+
+
+def _sweep(db: sqlite3.Connection, now_ms: int) -> None:
+    """Delete some buckets that have expired, but keep what they have used."""
+    expired = db.execute(_SELECT_EXPIRED, (now_ms // 1000, _SWEPT_PER_CREATE)).fetchall()
+    for namespace_id, entity_id, resource, shard, *row in expired:
+        address = BucketAddress(namespace_id, entity_id, resource, shard)
+        try:
+            item = decode_item(address, row)
+        except StoredDataError:
+            # Whoever uses this bucket will hear of it; the one who is creating another shall not.
+            db.execute(_KEEP_FOR_EVER, address)
+        else:
+            add_usage(db, address[:3], item.hour_ms, item.usage)
+            db.execute(_DELETE, address)

@@ -1,0 +1,271 @@
+"""Values to rows and back. A row that cannot be read is reported by its table and key."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from ...core.audit import AuditEvent
+from ...core.composite import Bucket, BucketAddress, Cell
+from ...core.exceptions import StoredDataError, ValidationError
+from ...core.limit import Limit
+from ...core.models import Entity, LimiterConfig, OnUnavailable
+from ...core.shards import MAX_SHARDS
+from ...core.usage import UsageCounts
+from ...ports.repository_protocol import NamespaceRecord
+
+T = TypeVar("T")
+Row = Sequence[Any]
+
+_LARGEST_INTEGER = 2**63 - 1
+_CELL_FIELDS = len(Cell._fields)
+_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+_UNREADABLE = (
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    ValidationError,
+)
+
+
+class Item(NamedTuple):
+    """A row of `buckets`: the bucket, and what it has used in the hour it is in."""
+
+    bucket: Bucket
+    hour_ms: int
+    usage: UsageCounts
+
+
+def read_row(table: str, key: tuple[object, ...], decode: Callable[[Row], T], row: Row) -> T:
+    """Decode a row; what goes wrong is the row's fault."""
+    try:
+        return decode(row)
+    except _UNREADABLE as error:
+        raise StoredDataError(f"{table}{key!r}", f"{type(error).__name__}: {error}") from error
+
+
+def encode_state(item: Item) -> str:
+    """The column `state`. Amounts may exceed SQLite's integers, so they go as text."""
+    bucket, _, usage = item
+    return _encode(
+        (
+            bucket.cells,
+            bucket.refilled_at_ms,
+            bucket.fingerprint,
+            bucket.recent,
+            bucket.acquires,
+            bucket.expires_at_s,
+            bucket.shard,
+            bucket.shard_count,
+            bucket.parent_id,
+            bucket.cascade,
+            usage.events,
+            usage.consumed_milli,
+        )
+    )
+
+
+def expiry(bucket: Bucket) -> int | None:
+    """The column `expires_at_s`: for finding what has expired; `state` has it exactly."""
+    expires_at_s = bucket.expires_at_s
+    return None if expires_at_s is None else min(expires_at_s, _LARGEST_INTEGER)
+
+
+def decode_item(address: BucketAddress, row: Row) -> Item:
+    """From the columns `state` and `usage_hour_ms`."""
+    return read_row("buckets", tuple(address), _item, row)
+
+
+def _item(row: Row) -> Item:
+    state, hour_ms = row
+    (
+        cells,
+        refilled_at_ms,
+        fingerprint,
+        recent,
+        acquires,
+        expires_at_s,
+        shard,
+        shard_count,
+        parent_id,
+        cascade,
+        events,
+        consumed_milli,
+    ) = json.loads(_text(state))
+    if not 0 <= _integer(shard) < _integer(shard_count) <= MAX_SHARDS:
+        raise ValueError(f"no shard {shard} of {shard_count}")
+    bucket = Bucket(
+        {name: _cell(values) for name, values in cells.items()},
+        _integer(refilled_at_ms),
+        _text(fingerprint),
+        tuple(recent),
+        _integer(acquires),
+        None if expires_at_s is None else _integer(expires_at_s),
+        shard,
+        shard_count,
+        _maybe_text(parent_id),
+        bool(cascade),
+    )
+    return Item(bucket, _integer(hour_ms), UsageCounts(_amounts(consumed_milli), _integer(events)))
+
+
+def _cell(values: list[int]) -> Cell:
+    if len(values) != _CELL_FIELDS or {*map(type, values)} != {int}:
+        raise ValueError(f"a limit holds {values}")
+    cell = Cell(*values)
+    if cell.refill_amount_milli <= 0 or cell.refill_period_ms <= 0:
+        raise ValueError(f"a limit refills by {cell.refill_amount_milli}/{cell.refill_period_ms}")
+    return cell
+
+
+def encode_counts(counts: UsageCounts) -> str:
+    """The column `counts` of `usage`."""
+    return _encode((counts.events, counts.consumed_milli))
+
+
+def decode_counts(key: tuple[str, str, str, int], row: Row) -> UsageCounts:
+    """From the column `counts`."""
+    return read_row("usage", key, _counts, row)
+
+
+def _counts(row: Row) -> UsageCounts:
+    events, consumed_milli = json.loads(_text(row[0]))
+    return UsageCounts(_amounts(consumed_milli), _integer(events))
+
+
+def encode_limits(limits: tuple[Limit, ...] | None) -> str | None:
+    """The column `limits` of `configs`."""
+    return None if limits is None else _encode([limit.to_dict() for limit in limits])
+
+
+def decode_config(key: tuple[str, str, str], row: Row) -> LimiterConfig:
+    """From the columns of `configs` after the key."""
+    return read_row("configs", key, _config, row)
+
+
+def _config(row: Row) -> LimiterConfig:
+    limits, on_unavailable, auto_update, strict_version, config_version = row
+    return LimiterConfig(
+        None if limits is None else tuple(map(Limit.from_dict, json.loads(_text(limits)))),
+        None if on_unavailable is None else OnUnavailable(on_unavailable).value,
+        _maybe_flag(auto_update),
+        _maybe_flag(strict_version),
+        _integer(config_version),
+    )
+
+
+def encode_entity(entity: Entity) -> tuple[object, ...]:
+    """The columns of `entities` after the namespace."""
+    return (
+        entity.id,
+        entity.name,
+        entity.parent_id,
+        entity.cascade,
+        encode_metadata(entity.metadata),
+        entity.created_at,
+        entity.version,
+    )
+
+
+def encode_metadata(metadata: dict[str, str]) -> str:
+    """The column `metadata` of `entities`."""
+    return _encode(metadata)
+
+
+def decode_entity(namespace_id: str, row: Row) -> Entity:
+    """From the columns of `entities` after the namespace."""
+    return read_row("entities", (namespace_id, row[0]), _entity, row)
+
+
+def _entity(row: Row) -> Entity:
+    entity_id, name, parent_id, cascade, metadata, created_at, version = row
+    return Entity(
+        _text(entity_id),
+        _maybe_text(name),
+        _maybe_text(parent_id),
+        bool(_integer(cascade)),
+        {_text(key): _text(value) for key, value in json.loads(_text(metadata)).items()},
+        _maybe_text(created_at),
+        _integer(version),
+    )
+
+
+def encode_event(event: AuditEvent) -> tuple[object, ...]:
+    """The columns of `audit` after the namespace."""
+    return (
+        event.entity_id,
+        event.event_id,
+        event.timestamp,
+        event.action,
+        event.principal,
+        event.resource,
+        _encode(event.details),
+    )
+
+
+def decode_event(namespace_id: str, row: Row) -> AuditEvent:
+    """From the columns of `audit` after the namespace."""
+    return read_row("audit", (namespace_id, *row[:2]), _event, row)
+
+
+def _event(row: Row) -> AuditEvent:
+    entity_id, event_id, timestamp, action, principal, resource, details = row
+    return AuditEvent(
+        _text(event_id),
+        _text(timestamp),
+        _text(action),
+        _text(entity_id),
+        _maybe_text(principal),
+        _maybe_text(resource),
+        dict(json.loads(_text(details))),
+    )
+
+
+def encode_namespace(record: NamespaceRecord) -> tuple[object, ...]:
+    """The columns of `namespaces`."""
+    return (
+        record.name,
+        record.namespace_id,
+        record.created_at,
+        record.status,
+        record.deleted_at,
+    )
+
+
+def decode_namespace(row: Row) -> NamespaceRecord:
+    """From the columns of `namespaces`."""
+    return read_row("namespaces", (row[1],), _namespace, row)
+
+
+def _namespace(row: Row) -> NamespaceRecord:
+    name, namespace_id, created_at, status, deleted_at = row
+    return NamespaceRecord(
+        _text(name), _text(namespace_id), _text(created_at), _text(status), _maybe_text(deleted_at)
+    )
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is not text")
+    return value
+
+
+def _maybe_text(value: object) -> str | None:
+    return None if value is None else _text(value)
+
+
+def _integer(value: object) -> int:
+    if type(value) is not int:
+        raise TypeError(f"{value!r} is not an integer")
+    return value
+
+
+def _maybe_flag(value: object) -> bool | None:
+    return None if value is None else bool(_integer(value))
+
+
+def _amounts(value: dict[str, int]) -> dict[str, int]:
+    return {name: _integer(amount) for name, amount in value.items()}

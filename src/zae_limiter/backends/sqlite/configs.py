@@ -1,0 +1,131 @@
+"""Configuration in SQLite."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+from ...core.audit import AuditEvent
+from ...core.hierarchy import ConfigSlot
+from ...core.models import LimiterConfig
+from ...ports.repository_protocol import ConfigPage
+from .audit import record
+from .codec import decode_config, encode_limits
+from .connection import Connection
+from .entities import read_entity
+
+_KEY = "namespace_id = ? AND entity_id = ? AND resource = ?"
+_SELECT = f"""
+    SELECT limits, on_unavailable, auto_update, strict_version, config_version
+    FROM configs WHERE {_KEY}
+"""
+_UPSERT = """
+    INSERT INTO configs (
+        namespace_id, entity_id, resource,
+        limits, on_unavailable, auto_update, strict_version, config_version
+    ) VALUES (?, ?, ?, ?, ?, ?, ?, 1)
+    ON CONFLICT (namespace_id, entity_id, resource) DO UPDATE SET
+        limits = coalesce(excluded.limits, limits),
+        on_unavailable = coalesce(excluded.on_unavailable, on_unavailable),
+        auto_update = coalesce(excluded.auto_update, auto_update),
+        strict_version = coalesce(excluded.strict_version, strict_version),
+        config_version = config_version + 1
+"""
+_SELECT_VERSION = f"SELECT config_version FROM configs WHERE {_KEY}"
+_FORGET = f"""
+    UPDATE configs
+    SET limits = NULL, on_unavailable = NULL, auto_update = NULL, strict_version = NULL
+    WHERE {_KEY} AND coalesce(limits, on_unavailable, auto_update, strict_version) IS NOT NULL
+"""
+_WITH_LIMITS = "limits IS NOT NULL AND limits <> '[]'"
+_SELECT_ENTITIES = f"""
+    SELECT entity_id FROM configs
+    WHERE namespace_id = ? AND resource = ? AND entity_id > ? AND {_WITH_LIMITS}
+    ORDER BY entity_id LIMIT ?
+"""
+_SELECT_RESOURCES_OF_ENTITIES = f"""
+    SELECT DISTINCT resource FROM configs
+    WHERE namespace_id = ? AND entity_id <> '' AND resource <> '' AND {_WITH_LIMITS}
+    ORDER BY resource
+"""
+_SELECT_RESOURCES = f"""
+    SELECT resource FROM configs
+    WHERE namespace_id = ? AND entity_id = '' AND resource <> '' AND {_WITH_LIMITS}
+    ORDER BY resource
+"""
+_ALL = -1
+
+
+class SqliteConfigs:
+    """One row for each slot."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def read(
+        self, namespace_id: str, slots: Sequence[ConfigSlot], entity_id: str | None = None
+    ) -> ConfigPage:
+        def page(db: sqlite3.Connection) -> ConfigPage:
+            found = {slot: _read(db, _key(namespace_id, slot)) for slot in slots}
+            entity = None if entity_id is None else read_entity(db, namespace_id, entity_id)
+            return ConfigPage({slot: c for slot, c in found.items() if c is not None}, entity)
+
+        return await self._connection.read(page)
+
+    async def write(
+        self, namespace_id: str, slot: ConfigSlot, change: LimiterConfig, event: AuditEvent
+    ) -> int:
+        key = _key(namespace_id, slot)
+        said = (
+            encode_limits(change.limits),
+            change.on_unavailable,
+            change.auto_update,
+            change.strict_version,
+        )
+
+        def set_fields(db: sqlite3.Connection) -> int:
+            db.execute(_UPSERT, (*key, *said))
+            record(db, namespace_id, event)
+            (version,) = db.execute(_SELECT_VERSION, key).fetchone()
+            return int(version)
+
+        return await self._connection.write(set_fields)
+
+    async def delete(self, namespace_id: str, slot: ConfigSlot, event: AuditEvent) -> bool:
+        def forget(db: sqlite3.Connection) -> bool:
+            said_something = db.execute(_FORGET, _key(namespace_id, slot)).rowcount > 0
+            if said_something:
+                record(db, namespace_id, event)
+            return said_something
+
+        return await self._connection.write(forget)
+
+    async def entities_with_limits(
+        self, namespace_id: str, resource: str, limit: int | None, cursor: str | None
+    ) -> tuple[list[str], str | None]:
+        # One more than wanted tells whether there is another page.
+        rows = _ALL if limit is None else limit + 1
+        key = (namespace_id, resource, cursor or "", rows)
+        found = await self._texts(_SELECT_ENTITIES, key)
+        page = found if limit is None else found[:limit]
+        return page, page[-1] if len(page) < len(found) else None
+
+    async def resources_with_entity_limits(self, namespace_id: str) -> list[str]:
+        return await self._texts(_SELECT_RESOURCES_OF_ENTITIES, (namespace_id,))
+
+    async def resources_with_defaults(self, namespace_id: str) -> list[str]:
+        return await self._texts(_SELECT_RESOURCES, (namespace_id,))
+
+    async def _texts(self, select: str, key: tuple[str | int, ...]) -> list[str]:
+        rows = await self._connection.read(lambda db: db.execute(select, key).fetchall())
+        return [text for (text,) in rows]
+
+
+def _key(namespace_id: str, slot: ConfigSlot) -> tuple[str, str, str]:
+    return namespace_id, slot.entity_id or "", slot.resource or ""
+
+
+def _read(db: sqlite3.Connection, key: tuple[str, str, str]) -> LimiterConfig | None:
+    row = db.execute(_SELECT, key).fetchone()
+    config = None if row is None else decode_config(key, row)
+    return None if config == LimiterConfig() else config

@@ -1,0 +1,178 @@
+"""One connection to the file, shared by the threads of a process; never by two processes.
+
+SQLite keeps its locks in the memory of a process but the system does not hand them on to
+a child, so a connection must not be open across a fork: the child would believe itself
+protected by locks that it does not have, and lose writes once the parent is gone. All
+connections are therefore closed before a fork, and opened again when they are next used.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import TypeVar
+
+from ...core.exceptions import StorageUnavailable
+from ...ports.io import Io
+from .errors import translate
+from .file import connect, identity
+from .waiting import patiently
+
+T = TypeVar("T")
+Work = Callable[[sqlite3.Connection], T]
+
+
+class _Session:
+    """What one process has: a connection, and the lock its threads take turns with."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.lock = threading.Lock()
+        self.db: sqlite3.Connection | None = None
+        self.file: tuple[int, int] | None = None
+        _sessions[id(self)] = self
+
+    def disconnect(self) -> None:
+        """Close the connection. Hold the lock."""
+        db, self.db = self.db, None
+        if db is not None:
+            db.close()
+
+
+class Connection:
+    """Runs functions as transactions, where blocking does no harm."""
+
+    def __init__(self, path: str, io: Io, wait_s: float) -> None:
+        self._path = path
+        self._io = io
+        self._wait_s = wait_s
+        self._session = _Session()
+        self._closed = False
+
+    async def open(self, *, create: bool) -> None:
+        """Reach the file. `create`: make it if it is new."""
+        deadline = self._deadline()
+
+        def connect_first() -> None:
+            session = self._session
+            with session.lock:
+                self._connect(session, deadline, create=create)
+
+        await self._io.offload(connect_first)
+
+    async def read(self, work: Work[T]) -> T:
+        """Run `work` on one snapshot of the data."""
+        deadline = self._deadline()
+        return await self._io.offload(lambda: self._run("BEGIN", work, deadline))
+
+    async def write(self, work: Work[T]) -> T:
+        """Run `work` as one transaction: all of it takes effect, or it raises and nothing does.
+
+        It may be run again when the file was locked, so it has no other effects.
+        """
+        deadline = self._deadline()
+        return await self._io.offload(lambda: self._run("BEGIN IMMEDIATE", work, deadline))
+
+    async def close(self) -> None:
+        """Let go of the file."""
+        await self._io.offload(self._close)
+
+    def _deadline(self) -> float:
+        # Time spent queueing for a worker thread counts: the wait is bounded as a whole.
+        return time.monotonic() + self._wait_s
+
+    def _run(self, begin: str, work: Work[T], deadline: float) -> T:
+        session = self._session_here()
+        if not session.lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
+            raise StorageUnavailable(f"{self._path} is kept busy by other threads", retryable=False)
+        try:
+            db = self._current(session, deadline)
+            return patiently(deadline, lambda: _transaction(db, begin, work))
+        except sqlite3.Error as error:
+            raise translate(self._path, error) from error
+        finally:
+            session.lock.release()
+
+    def _session_here(self) -> _Session:
+        session = self._session
+        if session.pid != os.getpid():
+            if session.db is not None:
+                _inherited.append(session)
+            session = self._session = _Session()
+        return session
+
+    def _current(self, session: _Session, deadline: float) -> sqlite3.Connection:
+        """The connection to the file that is at the path now.
+
+        Writing on to a file that was deleted would go unnoticed, and be shared with nobody.
+        """
+        if self._closed:
+            raise RuntimeError(f"the store {self._path} has been closed")
+        if session.db is not None and session.file == identity(self._path):
+            return session.db
+        session.disconnect()
+        if identity(self._path) is None:
+            raise StorageUnavailable(f"{self._path} has been deleted", retryable=False)
+        return self._connect(session, deadline, create=False)
+
+    def _connect(self, session: _Session, deadline: float, *, create: bool) -> sqlite3.Connection:
+        try:
+            session.db = connect(self._path, create=create, deadline=deadline)
+        except sqlite3.Error as error:
+            raise translate(self._path, error) from error
+        session.file = identity(self._path)
+        return session.db
+
+    def _close(self) -> None:
+        session = self._session_here()
+        with session.lock:
+            self._closed = True
+            session.disconnect()
+
+
+def _transaction(db: sqlite3.Connection, begin: str, work: Work[T]) -> T:
+    try:
+        db.execute(begin)
+        result = work(db)
+        db.execute("COMMIT")
+    except BaseException:
+        # Also a COMMIT that failed is undone, so that an error always means: no effect.
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+    return result
+
+
+_sessions: weakref.WeakValueDictionary[int, _Session] = weakref.WeakValueDictionary()
+_forking: dict[int, list[_Session]] = {}
+# Longer than any transaction; a fork out of the middle of one would wait for itself.
+_FORK_WAIT_S = 10.0
+# Connections that a fork brought along because its maker did not tell Python of it. To
+# close one could unlink the journal that the parent is writing to.
+_inherited: list[_Session] = []
+
+
+def _before_fork() -> None:
+    held = _forking[threading.get_ident()] = []
+    for session in _sessions_here():
+        if session.lock.acquire(timeout=_FORK_WAIT_S):
+            held.append(session)
+            session.disconnect()
+
+
+def _after_fork_in_parent() -> None:
+    for session in _forking.pop(threading.get_ident(), ()):
+        session.lock.release()
+
+
+def _sessions_here() -> list[_Session]:
+    alive = [reference() for reference in _sessions.valuerefs()]
+    return [session for session in alive if session is not None and session.pid == os.getpid()]
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent)

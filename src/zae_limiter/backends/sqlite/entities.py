@@ -1,0 +1,84 @@
+"""Entities in SQLite."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from ...core.audit import AuditEvent
+from ...core.models import Entity
+from .audit import record
+from .codec import decode_entity, encode_entity, encode_metadata
+from .connection import Connection
+from .usage import count_hours_in_buckets
+
+_COLUMNS = "entity_id, name, parent_id, cascade, metadata, created_at, version"
+_INSERT = f"""
+    INSERT INTO entities (namespace_id, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT DO NOTHING
+"""
+_SELECT = f"SELECT {_COLUMNS} FROM entities WHERE namespace_id = ? AND entity_id = ?"
+_UPDATE = """
+    UPDATE entities SET name = ?, metadata = ?, version = version + 1
+    WHERE namespace_id = ? AND entity_id = ? AND version = ?
+"""
+_SELECT_CHILDREN = f"""
+    SELECT {_COLUMNS} FROM entities WHERE namespace_id = ? AND parent_id = ? ORDER BY entity_id
+"""
+_TABLES = ("entities", "configs", "usage", "buckets")
+
+
+class SqliteEntities:
+    """One row for each entity."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def create(self, namespace_id: str, entity: Entity, event: AuditEvent) -> bool:
+        def insert(db: sqlite3.Connection) -> bool:
+            is_new = db.execute(_INSERT, (namespace_id, *encode_entity(entity))).rowcount > 0
+            if is_new:
+                record(db, namespace_id, event)
+            return is_new
+
+        return await self._connection.write(insert)
+
+    async def read(self, namespace_id: str, entity_id: str) -> Entity | None:
+        return await self._connection.read(lambda db: read_entity(db, namespace_id, entity_id))
+
+    async def update(
+        self, namespace_id: str, entity: Entity, expected_version: int, event: AuditEvent
+    ) -> Entity | None:
+        key = (namespace_id, entity.id, expected_version)
+        said = (entity.name, encode_metadata(entity.metadata))
+
+        def replace(db: sqlite3.Connection) -> Entity | None:
+            if db.execute(_UPDATE, (*said, *key)).rowcount == 0:
+                return None
+            record(db, namespace_id, event)
+            return read_entity(db, namespace_id, entity.id)
+
+        return await self._connection.write(replace)
+
+    async def delete(self, namespace_id: str, entity_id: str, event: AuditEvent) -> int:
+        def delete(db: sqlite3.Connection) -> int:
+            deleted = count_hours_in_buckets(db, namespace_id, entity_id)
+            for table in _TABLES:
+                where = "namespace_id = ? AND entity_id = ?"
+                owner = (namespace_id, entity_id)
+                deleted += db.execute(f"DELETE FROM {table} WHERE {where}", owner).rowcount
+            if deleted:
+                record(db, namespace_id, event.with_details(records_deleted=deleted))
+            return deleted
+
+        return await self._connection.write(delete)
+
+    async def children(self, namespace_id: str, parent_id: str) -> list[Entity]:
+        key = (namespace_id, parent_id)
+        rows = await self._connection.read(lambda db: db.execute(_SELECT_CHILDREN, key).fetchall())
+        return [decode_entity(namespace_id, row) for row in rows]
+
+
+def read_entity(db: sqlite3.Connection, namespace_id: str, entity_id: str) -> Entity | None:
+    """The entity, if there is one."""
+    row = db.execute(_SELECT, (namespace_id, entity_id)).fetchone()
+    return None if row is None else decode_entity(namespace_id, row)

@@ -1,0 +1,62 @@
+"""A store in one SQLite file, shared by any number of processes of one machine.
+
+Every write is one transaction, so a process that is killed leaves a file that is whole.
+"""
+
+from __future__ import annotations
+
+from ...core.models import BackendCapabilities
+from ...ports.io import Io
+from .audit import SqliteAudit
+from .buckets import SqliteBuckets
+from .configs import SqliteConfigs
+from .connection import Connection
+from .entities import SqliteEntities
+from .file import locate
+from .namespaces import SqliteNamespaces
+from .usage import SqliteUsage
+
+LOCK_WAIT_S = 5.0
+
+
+class SqliteStore:
+    """All roles over one file."""
+
+    capabilities = BackendCapabilities(
+        supports_audit_logging=True,
+        supports_usage_snapshots=True,
+        supports_batch_operations=True,
+    )
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.buckets = SqliteBuckets(connection)
+        self.configs = SqliteConfigs(connection)
+        self.entities = SqliteEntities(connection)
+        self.namespaces = SqliteNamespaces(connection)
+        self.audit = SqliteAudit(connection)
+        self.usage = SqliteUsage(connection)
+
+    @classmethod
+    async def open(
+        cls, path: str, io: Io, *, create: bool, wait_s: float = LOCK_WAIT_S
+    ) -> SqliteStore:
+        """Open the store in the file at `path`.
+
+        `create`: make the file if there is none; without it a missing file raises
+        `InfrastructureNotFoundError`. A call that finds the file locked by others for
+        `wait_s` raises `StorageUnavailable`.
+        """
+        connection = Connection(locate(path), io, wait_s)
+        await connection.open(create=create)
+        return cls(connection)
+
+    async def ping(self) -> None:
+        """Read from the file."""
+        await self._connection.read(
+            lambda db: db.execute("SELECT 1 FROM namespaces LIMIT 1").fetchone()
+        )
+
+    async def close(self) -> None:
+        """Let go of the file. Closing twice does nothing."""
+        await self._connection.close()
