@@ -88,12 +88,14 @@ class Race:
         return self
 
     def assert_window_theorem(self) -> None:
-        """For races in which the limits stayed as they were."""
+        """Where limits of one name differ, those that came first are the ones to hold."""
         clocks_ms = [client.ahead_ms for client in self.clients]
         skew_ms = max(clocks_ms) - min(clocks_ms) + self.max_delay_ms
-        limits = self.limit_sets[0]
-        allowance_ms = skew_ms + getattr(limits,"stale_after_ms",0)
-        assert_window_theorem({"the bucket": self.history}, limits.limits, skew_ms=allowance_ms)
+        stale_ms = max(limits.stale_after_ms for limits in self.limit_sets)
+        held = {x.name: x for limits in reversed(self.limit_sets) for x in limits.limits}
+        assert_window_theorem(
+            {"the bucket": self.history}, held.values(), skew_ms=skew_ms + stale_ms
+        )
 
     def _step(self, step: Step, client: Client) -> None:
         match step.verb:

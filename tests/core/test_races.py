@@ -1,40 +1,239 @@
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from random import Random
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.core.racing import Race, Step
+from tests.core.clauses import outcome_without
+from tests.core.racing import Apply, Race, Step, Verb
 from tests.core.strategies import limit_sets
-from zae_limiter.core.limit import LimitSet
+from zae_limiter.core.composite import Bucket
+from zae_limiter.core.limit import MILLI, Limit, LimitSet
+from zae_limiter.core.writes import Outcome, Write, apply
 
-NAMES = ("fast", "slow")
+MAX_SKEW_MS = 2000
 MAX_DELAY_MS = 300
-MAX_TOKENS = 20
+TAKING: tuple[Verb, ...] = ("look", "speculate", "take", "prepare", "land", "resend")
 
-waits_ms = st.sampled_from([0, 0, 0, 1, 7, 40, 250, 900, 1500, 20_000, 200_000])
-amounts_milli = st.one_of(
-    st.integers(0, MAX_TOKENS).map(lambda tokens: tokens * 1000),
-    st.integers(0, MAX_TOKENS * 1000),
-)
-clocks_ms = st.lists(st.integers(-2000, 2000), min_size=3, max_size=3)
-small_limit_sets = limit_sets(*NAMES, max_amount=MAX_TOKENS)
+thorough = settings(max_examples=150, deadline=None)
+clocks = st.lists(st.integers(0, MAX_SKEW_MS), min_size=3, max_size=3)
+two_limits = limit_sets("fast", "slow", max_amount=20)
 
 
-def steps(*verbs: str, signed: bool = True) -> st.SearchStrategy[list[Step]]:
-    amount = st.tuples(amounts_milli, st.sampled_from([-1, 1])).map(lambda pair: pair[0] * pair[1])
-    amounts = st.dictionaries(st.sampled_from(NAMES), amount if signed else amount.map(lambda a: -abs(a)))
-    step = st.builds(
-        Step, st.sampled_from(verbs), st.integers(0, 2), waits_ms, amounts, st.integers(0, 2)
+def amounts_milli(limit: Limit, signs: Sequence[int]) -> st.SearchStrategy[int]:
+    """Up to a little more than the capacity, often all of it."""
+    full_milli = limit.capacity * MILLI
+    amount = st.sampled_from([full_milli, full_milli - 1, 1, 0]) | st.integers(1, full_milli + 1)
+    return st.tuples(amount, st.sampled_from(signs)).map(lambda pair: pair[0] * pair[1])
+
+
+def waits_ms(limits: LimitSet) -> st.SearchStrategy[int]:
+    """Often none, else about as long as some limit takes to fill."""
+    fill_ms = [int(limit.seconds_to_fill * 1000) for limit in limits.limits]
+    parts = [ms // part + 1 for ms in fill_ms for part in (100, 20, 5, 2, 1)]
+    return st.just(0) | st.sampled_from([0, 1, MAX_DELAY_MS, *parts, 3 * max(fill_ms)])
+
+
+def tapes(
+    limits: LimitSet, verbs: Sequence[Verb], signs: Sequence[int] = (1, -1)
+) -> st.SearchStrategy[list[Step]]:
+    amounts = st.fixed_dictionaries(
+        {}, optional={limit.name: amounts_milli(limit, signs) for limit in limits.limits}
     )
-    return st.lists(step, max_size=60)
+    step = st.builds(
+        Step,
+        st.sampled_from(verbs),
+        st.integers(0, 2),
+        waits_ms(limits),
+        amounts,
+        st.integers(0, 2),
+    )
+    return st.lists(step, min_size=20, max_size=40)
 
 
-taking = ("look", "speculate", "speculate", "take", "take", "prepare", "land", "resend")
-
-
-@settings(max_examples=300, deadline=None)
-@given(small_limit_sets, clocks_ms, steps(*taking, "adjust"))
+@thorough
+@given(two_limits, clocks, st.data())
 def test_no_race_lets_out_more_than_the_window_allows(
-    limits: LimitSet, clocks: list[int], tape: list[Step]
+    limits: LimitSet, clocks_ms: list[int], data: st.DataObject
 ) -> None:
-    Race([limits], clocks, max_delay_ms=MAX_DELAY_MS).run(tape).assert_window_theorem()
+    tape = data.draw(tapes(limits, [*TAKING, "adjust"]))
+    race = Race([limits], clocks_ms, max_delay_ms=MAX_DELAY_MS).run(tape)
+    race.assert_window_theorem()
+
+
+@thorough
+@given(two_limits, clocks, st.data())
+def test_nor_does_a_store_that_drops_expired_buckets(
+    limits: LimitSet, clocks_ms: list[int], data: st.DataObject
+) -> None:
+    tape = data.draw(tapes(limits, [*TAKING, "vanish"], signs=[1]))
+    slack_ms = MAX_SKEW_MS + MAX_DELAY_MS + limits.stale_after_ms
+    ttl_seconds = math.ceil(limits.seconds_to_fill + slack_ms / 1000)
+    race = Race([limits], clocks_ms, max_delay_ms=MAX_DELAY_MS, ttl_seconds=ttl_seconds)
+    race.run(tape).assert_window_theorem()
+
+
+@thorough
+@given(two_limits, two_limits, limit_sets("slow", "new", max_amount=20), clocks, st.data())
+def test_balances_and_counters_stay_right_while_the_limits_change(
+    one: LimitSet, two: LimitSet, three: LimitSet, clocks_ms: list[int], data: st.DataObject
+) -> None:
+    tape = data.draw(tapes(one, [*TAKING, "restamp", "adjust"]))
+    Race([one, two, three], clocks_ms, max_delay_ms=MAX_DELAY_MS).run(tape)
+
+
+def agreeing(write: Write, bucket: Bucket | None) -> Outcome:
+    outcome = apply(write, bucket)
+    assert outcome == outcome_without()(write, bucket)
+    return outcome
+
+
+@thorough
+@given(two_limits, two_limits, limit_sets("slow", "new", max_amount=20), clocks, st.data())
+def test_apply_does_what_its_clauses_say(
+    one: LimitSet, two: LimitSet, three: LimitSet, clocks_ms: list[int], data: st.DataObject
+) -> None:
+    tape = data.draw(tapes(one, [*TAKING, "restamp", "adjust"]))
+    Race([one, two, three], clocks_ms, apply=agreeing, max_delay_ms=MAX_DELAY_MS).run(tape)
+
+
+RPS = Limit.per_second("rps", 1, burst=10)
+TEN = LimitSet.of([RPS])
+FIVE = LimitSet.of([Limit.per_second("rps", 1, burst=5)])
+TWO_KINDS = LimitSet.of([RPS, Limit.per_second("new", 1, burst=10)])
+
+
+def rps(tokens: int) -> dict[str, int]:
+    return {"rps": tokens * MILLI}
+
+
+# The clause without which the tape goes wrong, and the tape.
+TAPES: dict[str, tuple[str, list[Step]]] = {
+    "two clients create the bucket": (
+        "absent",
+        [
+            Step("prepare", 0, 0, rps(10)),
+            Step("prepare", 1, 0, rps(10)),
+            Step("land", 0),
+            Step("land", 1),
+        ],
+    ),
+    "two clients take the same last tokens": (
+        "tokens",
+        [
+            Step("take", 0, 0, rps(0)),
+            Step("look", 1),
+            Step("prepare", 0, 0, rps(10)),
+            Step("prepare", 1, 0, rps(10)),
+            Step("land", 0),
+            Step("land", 1),
+        ],
+    ),
+    "two clients refill for the same time": (
+        "rf",
+        [
+            Step("take", 0, 0, rps(10)),
+            Step("look", 1),
+            Step("prepare", 0, 6000, rps(6)),
+            Step("prepare", 1, 0, rps(6)),
+            Step("land", 0),
+            Step("land", 1),
+        ],
+    ),
+    "tokens come back while a refill is under way": (
+        "roof",
+        [
+            Step("take", 0, 0, rps(8)),
+            Step("prepare", 0, 5000, rps(1)),
+            Step("adjust", 1, 0, rps(-8)),
+            Step("land", 0),
+        ],
+    ),
+    "tokens go while a refill is under way": (
+        "floor",
+        [
+            Step("take", 0, 0, rps(5)),
+            Step("prepare", 0, 2000, rps(7)),
+            Step("adjust", 1, 0, rps(1)),
+            Step("land", 0),
+        ],
+    ),
+    "tokens go while the limit is lowered": (
+        "floor",
+        [
+            Step("take", 0, 0, rps(0)),
+            Step("look", 1),
+            Step("take", 1, 0, rps(8)),
+            Step("restamp", 0, limits=1),
+        ],
+    ),
+    "a bucket that was full for long is emptied twice": (
+        "fresh",
+        [
+            Step("take", 0, 0, rps(1)),
+            Step("speculate", 1, 100_000, rps(9)),
+            Step("take", 1, 0, rps(10)),
+        ],
+    ),
+    "a new limit is put in force twice": (
+        "limits",
+        [
+            Step("take", 0, 0, rps(0)),
+            Step("look", 1),
+            Step("restamp", 0, limits=2),
+            Step("take", 0, 0, {"new": 10_000}, limits=2),
+            Step("restamp", 1, limits=2),
+        ],
+    ),
+    "a write is sent again": (
+        "memory",
+        [Step("take", 0, 0, rps(1)), Step("speculate", 0, 0, rps(1)), Step("resend", 0)],
+    ),
+    "a refund is sent again": (
+        "memory",
+        [Step("take", 0, 0, rps(9)), Step("adjust", 0, 0, rps(-2)), Step("resend", 0)],
+    ),
+}
+
+
+def race(tape: list[Step], apply: Apply) -> None:
+    limit_sets = [TEN, FIVE, TWO_KINDS]
+    Race(limit_sets, apply=apply, max_delay_ms=MAX_DELAY_MS).run(tape).assert_window_theorem()
+
+
+@pytest.mark.parametrize(("clause", "tape"), TAPES.values(), ids=TAPES.keys())
+def test_known_tapes_go_well_and_would_go_wrong_without_a_clause(
+    clause: str, tape: list[Step]
+) -> None:
+    race(tape, apply)
+    with pytest.raises(AssertionError):
+        race(tape, outcome_without(clause))
+
+
+def any_tape(dice: Random) -> list[Step]:
+    verbs = [*TAKING, "take", "adjust"]
+    waits_ms = [0] * 8 + [1, 40, MAX_DELAY_MS, 900, 6000, 30_000]
+    return [
+        Step(
+            dice.choice(verbs), dice.randrange(3), dice.choice(waits_ms), rps(dice.randint(-10, 10))
+        )
+        for _ in range(40)
+    ]
+
+
+@pytest.mark.parametrize("clause", ["absent", "tokens", "rf", "roof", "floor", "fresh", "memory"])
+def test_chance_finds_a_missing_clause_and_nothing_else(clause: str) -> None:
+    dice = Random(clause)
+    wrong = 0
+    for _ in range(300):
+        tape = any_tape(dice)
+        race(tape, apply)
+        try:
+            race(tape, outcome_without(clause))
+        except AssertionError:
+            wrong += 1
+    assert wrong

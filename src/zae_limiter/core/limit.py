@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 MILLI = 1000
 MAX_LIMITS = 32
+_STALE_AFTER_MS = 1000
+_STALE_PART_OF_FILL = 20
 
 
 class LimitName:
@@ -127,11 +129,17 @@ def _positive(field: str, value: object, maximum: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LimitSet:
-    """Limits that are enforced together, and the fingerprint that buckets are stamped with."""
+    """Limits that are enforced together, and the fingerprint that buckets are stamped with.
+
+    `stale_after_ms`: how old a bucket's refill may be for tokens to be taken without a new
+    one. A full bucket gains nothing; taken from at an old balance, it would later be
+    refilled as if it had gained all the while.
+    """
 
     limits: tuple[Limit, ...]
     fingerprint: str
     by_name: dict[str, Limit] = field(compare=False)
+    stale_after_ms: int = field(compare=False)
 
     @classmethod
     def of(cls, limits: Iterable[Limit]) -> LimitSet:
@@ -151,7 +159,18 @@ def _limit_set(limits: tuple[Limit, ...]) -> LimitSet:
         f"{x.name}:{x.capacity}:{x.refill_amount}:{x.refill_period_seconds}" for x in ordered
     )
     fingerprint = hashlib.blake2s(text.encode(), digest_size=6).hexdigest()
-    return LimitSet(limits, fingerprint, {limit.name: limit for limit in limits})
+    return LimitSet(
+        limits, fingerprint, {limit.name: limit for limit in limits}, _stale_after_ms(limits)
+    )
+
+
+def _stale_after_ms(limits: tuple[Limit, ...]) -> int:
+    """A small part of the time in which the fastest limit fills, and never more than a second."""
+    fill_ms = [
+        limit.capacity * limit.refill_period_seconds * 1000 // limit.refill_amount
+        for limit in limits
+    ]
+    return min([_STALE_AFTER_MS, *(ms // _STALE_PART_OF_FILL for ms in fill_ms)])
 
 
 def validate_limits(limits: Sequence[Limit], field: str = "limits") -> tuple[Limit, ...]:

@@ -33,7 +33,12 @@ class Short:
 def speculate(intent: Intent, operation: str, now_ms: int) -> Speculate:
     """The write that hopes: one call when the balance is there."""
     return Speculate(
-        operation, now_ms, intent.limits.fingerprint, intent.takes_milli, intent.acquires
+        operation,
+        now_ms,
+        intent.limits.fingerprint,
+        intent.takes_milli,
+        intent.acquires,
+        _fresh_since_ms(intent, now_ms),
     )
 
 
@@ -52,7 +57,12 @@ def plan(intent: Intent, bucket: Bucket, operation: str, now_ms: int) -> Refill 
         return Short(current)
     if _drainable(intent, bucket, now_ms):
         return Drain(
-            operation, now_ms, intent.limits.fingerprint, intent.takes_milli, intent.acquires
+            operation,
+            now_ms,
+            intent.limits.fingerprint,
+            intent.takes_milli,
+            intent.acquires,
+            _fresh_since_ms(intent, now_ms),
         )
     after = take(_stamped(intent, current, now_ms), intent.takes_milli, intent.acquires)
     return Refill(operation, now_ms, bucket, after)
@@ -64,9 +74,14 @@ def plan_restamp(intent: Intent, bucket: Bucket, operation: str, now_ms: int) ->
     return Refill(operation, now_ms, bucket, after)
 
 
+def _fresh_since_ms(intent: Intent, now_ms: int) -> int:
+    return now_ms - intent.limits.stale_after_ms
+
+
 def _drainable(intent: Intent, bucket: Bucket, now_ms: int) -> bool:
     return (
         bucket.fingerprint == intent.limits.fingerprint
+        and bucket.refilled_at_ms >= _fresh_since_ms(intent, now_ms)
         and not bucket.is_expired(now_ms)
         and judge(bucket, intent.takes_milli).fits
     )

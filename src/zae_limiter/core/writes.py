@@ -2,7 +2,7 @@
 
     Create     put a new bucket; refused when there is one
     Refill     move a bucket from the image it was planned on to a newer one, as a delta
-    Drain      take tokens that are there, without refilling
+    Drain      take tokens that are there, without refilling; the last refill must be recent
     Adjust     charge or give back, whatever the balance; never creates a bucket
     Speculate  take tokens that are there, if the bucket carries the limits the caller knows
 
@@ -36,7 +36,7 @@ class Refill:
     The item may have changed since `before` was read. What the write adds and takes is
     the difference of the two images, and it applies only if
       rf     nobody else has refilled or restamped the item meanwhile,
-      floor  every limit that is charged stays at zero or above,
+      floor  every limit that is charged or lowered stays at zero or above,
       roof   no limit holds more than `before` did, so the ceiling still holds after.
     """
 
@@ -48,13 +48,15 @@ class Refill:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """Take from the balances as they are stored."""
+    """Take from the balances as they are stored, if they were refilled at
+    `refilled_since_ms` or later (`LimitSet.stale_after_ms`)."""
 
     operation: str
     at_ms: int
     fingerprint: str
     takes_milli: Mapping[str, int]
     acquires: int
+    refilled_since_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,7 @@ class Speculate:
     fingerprint: str
     takes_milli: Mapping[str, int]
     acquires: int
+    refilled_since_ms: int = 0
 
 
 Write = Create | Refill | Drain | Adjust | Speculate
@@ -132,6 +135,8 @@ def apply(write: Write, bucket: Bucket | None) -> Outcome:
 def _covers(write: Speculate | Drain, bucket: Bucket) -> bool:
     if write.fingerprint != bucket.fingerprint:
         return False
+    if write.refilled_since_ms > bucket.refilled_at_ms:
+        return False
     cells = bucket.cells
     return all(
         cells[name].tokens_milli >= amount_milli
@@ -167,7 +172,8 @@ def _in_range(cell: Cell, seen: Cell, planned: Cell | None) -> bool:
         return True
     change_milli = planned.tokens_milli - seen.tokens_milli
     charged = planned.consumed_milli > seen.consumed_milli
-    floor = not charged or cell.tokens_milli + change_milli >= 0
+    raised = change_milli >= 0 and not charged
+    floor = raised or cell.tokens_milli + change_milli >= 0
     roof = cell.tokens_milli <= seen.tokens_milli and cell.remainder == seen.remainder
     return floor and roof
 

@@ -1,0 +1,133 @@
+"""What each write demands and does, said a second time, clause by clause.
+
+It must agree with `core.writes.apply`. Leaving a clause out makes a limiter that is wrong
+in a known way: the checks that let such a one pass are worth nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import assert_never
+
+from zae_limiter.core.composite import REMEMBERED_OPERATIONS, Bucket, Cell, take
+from zae_limiter.core.writes import (
+    Adjust,
+    Create,
+    Drain,
+    Granted,
+    Outcome,
+    Refill,
+    Refused,
+    Speculate,
+    Write,
+    apply,
+)
+
+
+def clauses(write: Write, bucket: Bucket) -> dict[str, bool]:
+    """Which demands of the write this bucket meets."""
+    match write:
+        case Create():
+            return {"absent": False}
+        case Adjust():
+            return {}
+        case Speculate() | Drain():
+            return {
+                "limits": write.fingerprint == bucket.fingerprint,
+                "fresh": write.refilled_since_ms <= bucket.refilled_at_ms,
+                "tokens": all(
+                    amount <= max(0, bucket.cells[name].tokens_milli)
+                    for name, amount in write.takes_milli.items()
+                    if name in bucket.cells
+                ),
+                "expiry": isinstance(write, Drain) or not bucket.is_expired(write.at_ms),
+            }
+        case Refill():
+            seen = write.before
+            kept = list(_kept(write, bucket))
+            return {
+                "limits": seen.fingerprint == bucket.fingerprint,
+                "rf": seen.refilled_at_ms == bucket.refilled_at_ms,
+                "shard_count": seen.shard_count == bucket.shard_count,
+                "floor": all(_floor(*cells) for cells in kept),
+                "roof": all(cell.tokens_milli <= was.tokens_milli for cell, was, _ in kept),
+                "remainder": all(cell.remainder == was.remainder for cell, was, _ in kept),
+            }
+        case _:
+            assert_never(write)
+
+
+def _kept(write: Refill, bucket: Bucket) -> Iterator[tuple[Cell, Cell, Cell]]:
+    """Each limit that stays: as it is stored, as it was seen, as it was planned."""
+    for name, planned in write.after.cells.items():
+        if name in bucket.cells and name in write.before.cells:
+            yield bucket.cells[name], write.before.cells[name], planned
+
+
+def _floor(cell: Cell, seen: Cell, planned: Cell) -> bool:
+    left_milli = cell.tokens_milli + planned.tokens_milli - seen.tokens_milli
+    takes = planned.consumed_milli > seen.consumed_milli
+    return left_milli >= 0 or (left_milli >= cell.tokens_milli and not takes)
+
+
+def outcome_without(*ignored: str) -> Callable[[Write, Bucket | None], Outcome]:
+    """`apply`, as told by the clauses that are not ignored."""
+
+    def outcome(write: Write, bucket: Bucket | None) -> Outcome:
+        if bucket is None:
+            return apply(write, None)
+        if write.operation in bucket.recent and "memory" not in ignored:
+            return Granted(bucket)
+        met = clauses(write, bucket)
+        if not all(holds for name, holds in met.items() if name not in ignored):
+            return Refused(bucket)
+        recent = (write.operation, *bucket.recent)[:REMEMBERED_OPERATIONS]
+        return Granted(_effect(write, bucket)._replace(recent=recent))
+
+    return outcome
+
+
+def _effect(write: Write, bucket: Bucket) -> Bucket:
+    match write:
+        case Create():
+            return write.bucket
+        case Speculate() | Drain():
+            return take(bucket, write.takes_milli, write.acquires)
+        case Adjust():
+            return _adjusted(write, bucket)
+        case Refill():
+            return _moved(write, bucket)
+        case _:
+            assert_never(write)
+
+
+def _adjusted(write: Adjust, bucket: Bucket) -> Bucket:
+    cells = dict(bucket.cells)
+    for name in cells.keys() & write.deltas_milli.keys():
+        cell, delta_milli = cells[name], write.deltas_milli[name]
+        ceiling_milli = bucket.ceiling_milli(name)
+        tokens_milli = cell.tokens_milli - delta_milli
+        full = tokens_milli >= ceiling_milli and delta_milli < 0
+        cells[name] = cell._replace(
+            tokens_milli=min(tokens_milli, ceiling_milli),
+            consumed_milli=cell.consumed_milli + delta_milli,
+            remainder=0 if full else cell.remainder,
+        )
+    return bucket._replace(cells=cells, acquires=bucket.acquires + write.acquires)
+
+
+def _moved(write: Refill, bucket: Bucket) -> Bucket:
+    before, after = write.before, write.after
+    cells = dict(after.cells)
+    for name in after.cells.keys() & before.cells.keys() & bucket.cells.keys():
+        cell, seen, planned = bucket.cells[name], before.cells[name], after.cells[name]
+        cells[name] = planned._replace(
+            tokens_milli=cell.tokens_milli + planned.tokens_milli - seen.tokens_milli,
+            consumed_milli=cell.consumed_milli + planned.consumed_milli - seen.consumed_milli,
+        )
+    return after._replace(
+        cells=cells,
+        acquires=bucket.acquires + after.acquires - before.acquires,
+        shard=bucket.shard,
+        shard_count=bucket.shard_count,
+    )
