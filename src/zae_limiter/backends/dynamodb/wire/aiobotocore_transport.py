@@ -1,0 +1,57 @@
+"""Exchanges through aiobotocore: `botocore_transport` for asyncio."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import aiohttp
+from aiobotocore.config import AioConfig
+from aiobotocore.session import AioSession
+from botocore import exceptions, xform_name
+
+from .botocore_transport import content_of, new_client, settings, translated
+from .edge import Limits
+from .errors import Row, lost, unsent
+from .per_loop import PerLoop
+from .server_clock import ServerClock
+
+
+class AiobotocoreTransport:
+    """One client for each event loop."""
+
+    def __init__(
+        self,
+        clock: ServerClock,
+        region: str | None = None,
+        endpoint_url: str | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        self._clock = clock
+        config = AioConfig(**settings(limits or Limits()))
+        self._clients: PerLoop[Any] = PerLoop(
+            lambda: new_client(AioSession(), region, endpoint_url, config)
+        )
+
+    async def exchange(self, operation: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            client = await self._clients.get()
+            sent_s = time.time()
+            response = await getattr(client, xform_name(operation))(**parameters)
+        except Exception as error:
+            raise translated(operation, error, _ERRORS) or error from error
+        return content_of(response, self._clock, sent_s)
+
+    async def close(self) -> None:
+        await self._clients.close()
+
+
+def _connection(message: str, error: BaseException) -> Exception:
+    """aiobotocore says the same for a connection that was never made and one that broke."""
+    inner = getattr(error, "kwargs", {}).get("error")
+    never_made = isinstance(inner, aiohttp.ClientConnectorError)
+    return (unsent if never_made else lost)(message, error)
+
+
+_ERRORS: tuple[Row, ...] = ((exceptions.EndpointConnectionError, _connection),)

@@ -1,0 +1,61 @@
+"""The edge of the asyncio driver."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import aiohttp
+from yarl import URL
+
+from .edge import Limits
+from .endpoint import Endpoint
+from .errors import Row, hopeless, lost, translate, unsent
+from .per_loop import PerLoop
+from .protocol import Answer
+
+_ERRORS: tuple[Row, ...] = (
+    (aiohttp.ClientConnectorCertificateError, hopeless),
+    (aiohttp.ClientConnectorError, unsent),
+    (aiohttp.ConnectionTimeoutError, unsent),
+    (aiohttp.ClientError, lost),
+    (OSError, lost),
+)
+
+
+class AiohttpEdge:
+    """Sends through aiohttp, with one session for each event loop."""
+
+    def __init__(self, endpoint: Endpoint, limits: Limits | None = None) -> None:
+        self._endpoint = endpoint
+        self._limits = limits or Limits()
+        self._url = URL(endpoint.origin + endpoint.path, encoded=True)
+        self._sessions = PerLoop(self._session)
+
+    async def send(self, headers: Mapping[str, str], body: bytes) -> Answer:
+        session = await self._sessions.get()
+        try:
+            async with session.post(
+                self._url, data=body, headers=headers, allow_redirects=False
+            ) as response:
+                return Answer(response.status, response.headers, await response.read())
+        except Exception as error:
+            raise translate(error, _ERRORS, self._endpoint.host) or error from error
+
+    async def close(self) -> None:
+        await self._sessions.close()
+
+    def _session(self) -> aiohttp.ClientSession:
+        limits = self._limits
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=limits.connections, ssl=self._endpoint.tls or True
+            ),
+            timeout=aiohttp.ClientTimeout(
+                total=limits.connect_timeout_s + limits.read_timeout_s,
+                connect=limits.connect_timeout_s,
+                sock_read=limits.read_timeout_s,
+            ),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            skip_auto_headers=("Accept", "User-Agent"),
+            auto_decompress=False,
+        )

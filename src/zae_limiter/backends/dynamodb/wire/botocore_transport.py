@@ -1,0 +1,138 @@
+"""Exchanges through botocore, for those who patch or trace it.
+
+It is slower than our own transport by a multiple. In return everything works that hooks
+into botocore, such as moto's `mock_aws` or X-Ray. Its own retries are off.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from botocore import exceptions, xform_name
+from botocore.config import Config
+from botocore.parsers import ResponseParserError
+
+from .credentials import find_region, missing_credentials
+from .edge import Limits
+from .errors import Refusal, RequestInvalid, Row, exception_of, hopeless, lost, translate, unsent
+from .server_clock import ServerClock
+
+
+class BotocoreTransport:
+    """Blocks, and never suspends. Threads share one client; a forked child makes its own."""
+
+    def __init__(
+        self,
+        clock: ServerClock,
+        region: str | None = None,
+        endpoint_url: str | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        self._clock = clock
+        self._region = region
+        self._endpoint_url = endpoint_url
+        self._limits = limits or Limits()
+        self._lock = threading.Lock()
+        self._client: Any = None
+        self._pid = 0
+
+    async def exchange(self, operation: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            client = self._current_client()
+            sent_s = time.time()
+            response = getattr(client, xform_name(operation))(**parameters)
+        except Exception as error:
+            raise translated(operation, error) or error from error
+        return content_of(response, self._clock, sent_s)
+
+    async def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None and self._pid == os.getpid():
+            client.close()
+
+    def _current_client(self) -> Any:
+        with self._lock:
+            if self._client is None or self._pid != os.getpid():
+                import botocore.session
+
+                self._client = new_client(
+                    botocore.session.Session(),
+                    self._region,
+                    self._endpoint_url,
+                    Config(**settings(self._limits)),
+                )
+                self._pid = os.getpid()
+            return self._client
+
+
+def new_client(session: Any, region: str | None, endpoint_url: str | None, config: Any) -> Any:
+    """A client of this session. Times in answers stay the numbers that were sent."""
+    factory = session.get_component("response_parser_factory")
+    factory.set_parser_defaults(timestamp_parser=lambda value: value)
+    region = find_region(session, region)
+    return session.create_client(
+        "dynamodb", region_name=region, endpoint_url=endpoint_url, config=config
+    )
+
+
+def settings(limits: Limits) -> dict[str, Any]:
+    """The same limits as our own transport, and one attempt."""
+    return {
+        "connect_timeout": limits.connect_timeout_s,
+        "read_timeout": limits.read_timeout_s,
+        "max_pool_connections": limits.connections,
+        "retries": {"total_max_attempts": 1},
+    }
+
+
+def content_of(response: dict[str, Any], clock: ServerClock, sent_s: float) -> dict[str, Any]:
+    """The operation's own part of a response."""
+    headers = response.pop("ResponseMetadata", {}).get("HTTPHeaders", {})
+    clock.observe(headers.get("date"), sent_s, time.time())
+    return response
+
+
+def translated(operation: str, error: Exception, rows: tuple[Row, ...] = ()) -> Exception | None:
+    """Our word for an error of botocore; `rows` come before those that are always right."""
+    if isinstance(error, exceptions.ClientError):
+        if error.operation_name == operation:
+            return exception_of(_refusal(operation, error.response))
+        return hopeless(f"AWS credentials cannot be had: {error}", error)
+    return translate(error, (*rows, *_ERRORS), operation)
+
+
+def _refusal(operation: str, response: Mapping[str, Any]) -> Refusal:
+    status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    error = response.get("Error", {})
+    # Where an answer has no code, botocore puts the status in its place.
+    code = "" if error.get("Code") == str(status) else error.get("Code", "")
+    return Refusal(operation, status, code, error.get("Message", ""), response)
+
+
+def _invalid(message: str, error: BaseException) -> Exception:
+    return RequestInvalid(Refusal("", 0, type(error).__name__, message))
+
+
+def _tls(message: str, error: BaseException) -> Exception:
+    inner = getattr(error, "kwargs", {}).get("error")
+    distrusted = [inner, *getattr(inner, "args", ())]
+    if any(isinstance(each, ssl.SSLCertVerificationError) for each in distrusted):
+        return hopeless(message, error)
+    return lost(message, error)
+
+
+_ERRORS: tuple[Row, ...] = (
+    (exceptions.ParamValidationError, _invalid),
+    (exceptions.NoCredentialsError, lambda message, error: missing_credentials()),
+    (exceptions.SSLError, _tls),
+    (exceptions.ConnectionError, unsent),
+    (exceptions.HTTPClientError, lost),
+    (exceptions.ChecksumError, lost),
+    (ResponseParserError, lost),
+    (exceptions.BotoCoreError, hopeless),
+)

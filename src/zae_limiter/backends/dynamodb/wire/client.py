@@ -1,0 +1,53 @@
+"""Calls to DynamoDB, for both drivers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ....core.exceptions import StorageUnavailable
+from ....ports.io import Io
+from .meter import Meter
+from .retry import Backoff, delays
+from .server_clock import ServerClock
+from .transport import Transport
+
+
+class Client:
+    """A transport with retries where they do no harm, and a meter.
+
+    Sent again is only what DynamoDB was too busy for and what never left. A call whose
+    outcome is unknown is the caller's to repeat or not.
+    """
+
+    def __init__(
+        self, io: Io, transport: Transport, clock: ServerClock, backoff: Backoff | None = None
+    ) -> None:
+        self._io = io
+        self._transport = transport
+        self._backoff = backoff or Backoff()
+        self.clock = clock
+        self.meter = Meter()
+
+    async def call(self, operation: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """`operation` is DynamoDB's name for it, such as `UpdateItem`; parameters and result
+        are its JSON. Raises as `errors` says."""
+        self.meter.count_call(operation)
+        for delay_s in delays(self._backoff, self._io.entropy):
+            try:
+                return await self._once(operation, parameters)
+            except StorageUnavailable as error:
+                if error.ambiguous or not error.retryable:
+                    raise
+            await self._io.pause(delay_s)
+        return await self._once(operation, parameters)
+
+    async def close(self) -> None:
+        """Let go of connections. Closing twice does nothing."""
+        await self._transport.close()
+
+    async def _once(self, operation: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        self.meter.count_request(operation)
+        content = await self._transport.exchange(operation, parameters)
+        self.meter.count_units(operation, content)
+        return content

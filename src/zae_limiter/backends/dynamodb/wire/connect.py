@@ -1,0 +1,69 @@
+"""Choosing the parts of a client."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+
+from ....core.exceptions import ValidationError
+from ....ports.io import Io
+from .client import Client
+from .credentials import Access
+from .edge import Limits
+from .server_clock import ServerClock
+from .transport import SignedTransport, Transport
+
+TRANSPORTS = ("wire", "botocore")
+
+
+def open_client(
+    io: Io,
+    *,
+    blocking: bool,
+    region: str | None = None,
+    endpoint_url: str | None = None,
+    transport: str | None = None,
+    limits: Limits | None = None,
+) -> Client:
+    """A client for the blocking driver or for asyncio. Nothing is asked or opened yet.
+
+    `transport` is "wire", our own, or "botocore"; the default is `ZAEL_TRANSPORT`, else ours.
+    """
+    name = transport or os.environ.get("ZAEL_TRANSPORT") or "wire"
+    if name not in TRANSPORTS:
+        raise ValidationError("transport", name, f"must be one of {', '.join(TRANSPORTS)}")
+    clock = ServerClock()
+    if name == "botocore":
+        made = _botocore(clock, blocking, region, endpoint_url, limits)
+    else:
+        made = signed(io, clock, Access(region, endpoint_url), blocking=blocking, limits=limits)
+    return Client(io, made, clock)
+
+
+def signed(
+    io: Io, clock: ServerClock, access: Access, *, blocking: bool, limits: Limits | None = None
+) -> SignedTransport:
+    """Our own transport."""
+    if blocking:
+        from .urllib3_edge import Urllib3Edge
+
+        return SignedTransport(io, access, partial(Urllib3Edge, limits=limits), clock)
+    from .aiohttp_edge import AiohttpEdge
+
+    return SignedTransport(io, access, partial(AiohttpEdge, limits=limits), clock)
+
+
+def _botocore(
+    clock: ServerClock,
+    blocking: bool,
+    region: str | None,
+    endpoint_url: str | None,
+    limits: Limits | None,
+) -> Transport:
+    if blocking:
+        from .botocore_transport import BotocoreTransport
+
+        return BotocoreTransport(clock, region, endpoint_url, limits)
+    from .aiobotocore_transport import AiobotocoreTransport
+
+    return AiobotocoreTransport(clock, region, endpoint_url, limits)

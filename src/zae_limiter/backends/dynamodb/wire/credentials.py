@@ -1,0 +1,123 @@
+"""Who calls, and where: found by botocore in the places where AWS keeps such things."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any, NamedTuple
+
+from ....core.exceptions import StorageUnavailable, ValidationError
+from .endpoint import Endpoint, parse_endpoint
+from .errors import hopeless
+from .signer import Credentials
+
+
+class Grant(NamedTuple):
+    """All that a request needs besides its content."""
+
+    region: str
+    endpoint: Endpoint
+    credentials: Credentials
+
+
+class Access:
+    """Finds region, endpoint and credentials once, when they are first needed, and renews
+    credentials that expire. One for each repository; threads may share it."""
+
+    def __init__(
+        self, region: str | None = None, endpoint_url: str | None = None, session: Any = None
+    ) -> None:
+        self._region = region
+        self._endpoint_url = endpoint_url
+        self._session = session
+        self._lock = threading.Lock()
+        self._found: tuple[str, Endpoint, Any] | None = None
+
+    def ready(self) -> Grant | None:
+        """A grant, if that takes no waiting: everything is found and nothing is about to expire."""
+        if self._found is None:
+            return None
+        region, endpoint, credentials = self._found
+        refresh_needed = getattr(credentials, "refresh_needed", None)
+        if refresh_needed is not None and refresh_needed():
+            return None
+        return Grant(region, endpoint, _frozen(credentials))
+
+    def obtain(self) -> Grant:
+        """A grant, which may take a while: files, processes and other services are asked."""
+        from botocore.exceptions import BotoCoreError, ClientError, ProfileNotFound
+
+        try:
+            region, endpoint, credentials = self._find()
+            return Grant(region, endpoint, _frozen(credentials))
+        except ProfileNotFound as error:
+            raise ValidationError(
+                "AWS_PROFILE", os.environ.get("AWS_PROFILE"), str(error)
+            ) from None
+        except (BotoCoreError, ClientError) as error:
+            raise hopeless(f"AWS credentials cannot be had: {error}", error) from error
+
+    def session(self) -> Any:
+        """The botocore session that everything is asked of."""
+        if self._session is None:
+            import botocore.session
+
+            self._session = botocore.session.Session()
+        return self._session
+
+    def _find(self) -> tuple[str, Endpoint, Any]:
+        """Whoever comes first does it; the others wait and find it done."""
+        with self._lock:
+            if self._found is None:
+                session = self.session()
+                region = find_region(session, self._region)
+                url = self._endpoint_url or _find_endpoint_url(session, region)
+                endpoint = parse_endpoint(url, _trusted_authorities(session))
+                self._found = region, endpoint, _find_credentials(session)
+            return self._found
+
+
+def find_region(session: Any, region: str | None = None) -> str:
+    """The region: given, of the environment, or of the profile."""
+    found = region or os.environ.get("AWS_REGION") or session.get_config_variable("region")
+    if not found:
+        raise ValidationError(
+            "region", None, "none is set: pass region=, set AWS_REGION, or configure a profile"
+        )
+    return str(found)
+
+
+def _find_endpoint_url(session: Any, region: str) -> str:
+    # A client knows about AWS_ENDPOINT_URL[_DYNAMODB], partitions, FIPS and dual stack.
+    client = session.create_client("dynamodb", region_name=region)
+    try:
+        return str(client.meta.endpoint_url)
+    finally:
+        client.close()
+
+
+def _trusted_authorities(session: Any) -> str:
+    """The same authorities that boto3 trusts."""
+    from botocore.httpsession import get_cert_path
+
+    return str(session.get_config_variable("ca_bundle") or get_cert_path(True))
+
+
+def _find_credentials(session: Any) -> Any:
+    credentials = session.get_credentials()
+    if credentials is None:
+        raise missing_credentials()
+    return credentials
+
+
+def missing_credentials() -> StorageUnavailable:
+    """No provider of botocore has any."""
+    return hopeless(
+        "No AWS credentials found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY,"
+        " choose an AWS_PROFILE, or give the machine a role"
+    )
+
+
+def _frozen(credentials: Any) -> Credentials:
+    frozen = credentials.get_frozen_credentials()
+    return Credentials(frozen.access_key, frozen.secret_key, frozen.token)

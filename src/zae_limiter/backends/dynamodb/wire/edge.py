@@ -1,0 +1,33 @@
+"""What carries bytes to the service and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from .protocol import Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long an edge waits for a connection, and then for each sign of life; and how many
+    connections it holds."""
+
+    connect_timeout_s: float = 2.0
+    read_timeout_s: float = 4.0
+    connections: int = 100
+
+
+class Edge(Protocol):
+    """An HTTP library, reduced to one verb.
+
+    Connections are kept open and used again. Failures are raised as `StorageUnavailable`:
+    not ambiguous when the request surely was not sent, ambiguous otherwise.
+    """
+
+    async def send(self, headers: Mapping[str, str], body: bytes) -> Answer:
+        """POST, once."""
+
+    async def close(self) -> None:
+        """Let go of the connections. It may be used again afterwards."""

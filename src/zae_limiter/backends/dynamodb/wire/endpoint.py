@@ -1,0 +1,56 @@
+"""Where requests go."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass
+from urllib.parse import quote, urlsplit
+
+from ....core.exceptions import ValidationError
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_SAFE_IN_PATH = "/%~!$&'()*+,;=:@"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """The address of a DynamoDB. `host` is what both the Host header and the signature say."""
+
+    scheme: str
+    host: str
+    path: str
+    tls: ssl.SSLContext | None = None
+
+    @property
+    def origin(self) -> str:
+        """Scheme, host and port."""
+        return f"{self.scheme}://{self.host}"
+
+
+def parse_endpoint(url: str, ca_bundle: str | None = None) -> Endpoint:
+    """Understand an endpoint URL. For https, `ca_bundle` is the file of trusted authorities."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise ValidationError("endpoint_url", url, str(error)) from error
+    extra = parts.query or parts.fragment or parts.username or parts.password
+    if parts.scheme not in _DEFAULT_PORTS or not parts.hostname or extra:
+        raise ValidationError("endpoint_url", url, "must be like https://host or http://host:8000")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    if port is not None and port != _DEFAULT_PORTS[parts.scheme]:
+        host = f"{host}:{port}"
+    tls = ssl.create_default_context(cafile=ca_bundle) if parts.scheme == "https" else None
+    return Endpoint(parts.scheme, host, _normal_path(parts.path), tls)
+
+
+def _normal_path(path: str) -> str:
+    """Without empty and dot segments, as the service sees it when it checks a signature."""
+    kept: list[str] = []
+    for segment in path.split("/"):
+        if segment == "..":
+            del kept[-1:]
+        elif segment not in ("", "."):
+            kept.append(segment)
+    closing = "/" if kept and path.endswith("/") else ""
+    return quote("/" + "/".join(kept) + closing, safe=_SAFE_IN_PATH)

@@ -1,0 +1,216 @@
+"""What can go wrong between us and DynamoDB, by table.
+
+core.StorageUnavailable        the call was not carried out, or nobody knows
+├── retryable, not ambiguous   throttled; never sent (refused, no address, connect timeout)
+├── retryable, ambiguous       no or broken answer (timeout, reset, checksum), status 5xx
+└── not retryable              credentials missing, expired or unknown; wrong signature;
+                               access denied; whoever answers is not DynamoDB
+WireError                      DynamoDB answered, and had not done it
+├── ConditionFailed            with the item that was found instead
+├── TransactionCanceled        with a reason for each of its actions
+├── ResourceMissing            no such table (yet)
+├── ResourceInUse              the table exists, or is being changed
+└── RequestInvalid             a bug on our side: it surfaces as it is
+
+The `cause` of a `StorageUnavailable` that DynamoDB answered is a `WireError` with the code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ....core.exceptions import StorageUnavailable
+from .values import Item
+
+_SHOWN_MESSAGE_CHARS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An answer other than success. `fields` is its whole JSON body."""
+
+    operation: str
+    status: int
+    code: str
+    message: str
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        name = self.code or f"status {self.status}"
+        return f"{self.operation}: {name}: {self.message[:_SHOWN_MESSAGE_CHARS]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why one action of a transaction was not carried out; `code` is "None" where it could be."""
+
+    code: str
+    message: str = ""
+    item: Item | None = None
+
+
+class WireError(Exception):
+    """DynamoDB answered, and had not done it."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(str(refusal))
+        self.refusal = refusal
+
+    @property
+    def code(self) -> str:
+        """The service's name for the error."""
+        return self.refusal.code
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.refusal,)
+
+
+class ConditionFailed(WireError):
+    """The condition of a write did not hold."""
+
+    @property
+    def item(self) -> Item | None:
+        """The item as it is, if the request asked for `ALL_OLD` and there is one."""
+        return self.refusal.fields.get("Item")
+
+
+class TransactionCanceled(WireError):
+    """No action of the transaction was carried out."""
+
+    @property
+    def reasons(self) -> list[Reason]:
+        """One for each action, in order."""
+        return reasons(self.refusal)
+
+
+class ResourceMissing(WireError):
+    """The table, or what else was named, does not exist."""
+
+
+class ResourceInUse(WireError):
+    """The table exists already, or is being changed."""
+
+
+class RequestInvalid(WireError):
+    """The request makes no sense to DynamoDB."""
+
+
+def unsent(message: str, cause: BaseException | None = None) -> StorageUnavailable:
+    """Nothing was sent, so nothing can have happened."""
+    return StorageUnavailable(message, cause)
+
+
+def lost(message: str, cause: BaseException | None = None) -> StorageUnavailable:
+    """It was sent, and nobody knows what happened."""
+    return StorageUnavailable(message, cause, ambiguous=True)
+
+
+def hopeless(message: str, cause: BaseException | None = None) -> StorageUnavailable:
+    """Nothing happened, and sending it again will not help."""
+    return StorageUnavailable(message, cause, retryable=False)
+
+
+Row = tuple[type[Exception], Callable[[str, BaseException], Exception]]
+"""A kind of error of some library, and what we make of it and of a message."""
+
+
+def translate(error: Exception, table: Sequence[Row], where: str) -> Exception | None:
+    """Our word for a library's error, by the first row that fits; None when no row does."""
+    for kind, make in table:
+        if isinstance(error, kind):
+            return make(f"{where}: {str(error) or type(error).__name__}", error)
+    return None
+
+
+def exception_of(refusal: Refusal) -> Exception:
+    """What to raise for a refusal."""
+    return _BY_CODE.get(refusal.code, _by_status)(refusal)
+
+
+def reasons(refusal: Refusal) -> list[Reason]:
+    """Why a transaction was canceled, action by action."""
+    found = refusal.fields.get("CancellationReasons") or []
+    return [
+        Reason(each.get("Code") or "None", each.get("Message") or "", each.get("Item"))
+        for each in found
+    ]
+
+
+def _throttled(refusal: Refusal) -> Exception:
+    return StorageUnavailable(f"DynamoDB is too busy: {refusal}", WireError(refusal))
+
+
+def _failed(refusal: Refusal) -> Exception:
+    return lost(f"DynamoDB failed: {refusal}", WireError(refusal))
+
+
+def _by_status(refusal: Refusal) -> Exception:
+    if refusal.status >= 500:
+        return _failed(refusal)
+    if refusal.status == 429:
+        return _throttled(refusal)
+    if refusal.code:
+        return RequestInvalid(refusal)
+    return hopeless(f"This is not how DynamoDB answers: {refusal}", WireError(refusal))
+
+
+def _canceled(refusal: Refusal) -> Exception:
+    """A transaction that met others, or no capacity, may pass when it is sent again."""
+    codes = {reason.code for reason in reasons(refusal)} - {"None"}
+    if codes and codes <= _PASSING_REASONS:
+        return _throttled(refusal)
+    if "ValidationError" in codes:
+        return RequestInvalid(refusal)
+    return TransactionCanceled(refusal)
+
+
+def _refused(advice: str) -> Callable[[Refusal], Exception]:
+    return lambda refusal: hopeless(f"{advice} ({refusal})", WireError(refusal))
+
+
+_PASSING_REASONS = {"ThrottlingError", "ProvisionedThroughputExceeded", "TransactionConflict"}
+
+_TOO_BUSY = (
+    "LimitExceededException",
+    "ProvisionedThroughputExceededException",
+    "ReplicatedWriteConflictException",
+    "RequestLimitExceeded",
+    "Throttling",
+    "ThrottlingException",
+    "TooManyRequestsException",
+    "TransactionConflictException",
+    "TransactionInProgressException",
+)
+_FAILED = ("InternalFailure", "InternalServerError", "ServiceUnavailable")
+_EXPIRED = ("ExpiredToken", "ExpiredTokenException")
+_UNKNOWN = (
+    "InvalidClientTokenId",
+    "MissingAuthenticationToken",
+    "MissingAuthenticationTokenException",
+    "UnrecognizedClientException",
+)
+CLOCK_CODES = ("InvalidSignatureException", "RequestExpired", "RequestTimeTooSkewed")
+_SIGNATURE = (*CLOCK_CODES, "IncompleteSignatureException", "SignatureDoesNotMatch")
+
+_BY_CODE: dict[str, Callable[[Refusal], Exception]] = {
+    "ConditionalCheckFailedException": ConditionFailed,
+    "TransactionCanceledException": _canceled,
+    "ResourceNotFoundException": ResourceMissing,
+    "TableNotFoundException": ResourceMissing,
+    "ResourceInUseException": ResourceInUse,
+    "TableAlreadyExistsException": ResourceInUse,
+    **dict.fromkeys(_TOO_BUSY, _throttled),
+    **dict.fromkeys(_FAILED, _failed),
+    **dict.fromkeys(
+        _EXPIRED, _refused("The AWS credentials have expired: sign in again or renew them")
+    ),
+    **dict.fromkeys(
+        _UNKNOWN, _refused("AWS does not know these credentials: check the access key and token")
+    ),
+    **dict.fromkeys(
+        _SIGNATURE, _refused("AWS did not accept the signature: check secret key, region and clock")
+    ),
+    "AccessDeniedException": _refused("The credentials do not allow this call: check the policy"),
+}

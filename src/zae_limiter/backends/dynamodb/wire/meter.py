@@ -1,0 +1,54 @@
+"""Counts what was asked of DynamoDB and what it cost. Tests and benchmarks read it."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+
+class Charge(NamedTuple):
+    """What capacity was spent on. `index_name` is empty for the table itself."""
+
+    operation: str
+    table_name: str
+    index_name: str
+
+
+class Meter:
+    """Calls by operation, requests sent for them, and the units that answers tell of."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.calls: Counter[str] = Counter()
+        self.requests: Counter[str] = Counter()
+        self.units: defaultdict[Charge, float] = defaultdict(float)
+
+    def count_call(self, operation: str) -> None:
+        """A call, however many requests it takes."""
+        with self._lock:
+            self.calls[operation] += 1
+
+    def count_request(self, operation: str) -> None:
+        """One request of a call."""
+        with self._lock:
+            self.requests[operation] += 1
+
+    def count_units(self, operation: str, content: Mapping[str, Any]) -> None:
+        """What an answer says it cost, if it does."""
+        consumed = content.get("ConsumedCapacity")
+        if not consumed:
+            return
+        with self._lock:
+            for each in consumed if isinstance(consumed, list) else [consumed]:
+                for index, units in _parts(each):
+                    self.units[Charge(operation, each["TableName"], index)] += units
+
+
+def _parts(consumed: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """The table's own units, then those of each index."""
+    yield "", consumed.get("Table", consumed).get("CapacityUnits", 0)
+    for kind in ("LocalSecondaryIndexes", "GlobalSecondaryIndexes"):
+        for index, spent in consumed.get(kind, {}).items():
+            yield index, spent["CapacityUnits"]

@@ -1,0 +1,63 @@
+"""Things that belong to one event loop each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class PerLoop(Generic[T]):
+    """Opens one `T` for each event loop that asks, however many tasks ask at once.
+
+    What was opened is closed by `close`, or else by its loop when that ends: a suspended
+    generator holds it open, and a loop closes its generators before itself.
+    """
+
+    def __init__(self, make: Callable[[], AbstractAsyncContextManager[T]]) -> None:
+        self._make = make
+        self._held: dict[asyncio.AbstractEventLoop, _Held[T]] = {}
+
+    async def get(self) -> T:
+        """The `T` of the running loop."""
+        loop = asyncio.get_running_loop()
+        held = self._held.get(loop) or self._open(loop)
+        if held.opening.done():
+            return held.opening.result()
+        try:
+            return await asyncio.shield(held.opening)
+        except BaseException:
+            if held.opening.done():
+                self._held.pop(loop, None)
+            raise
+
+    def _open(self, loop: asyncio.AbstractEventLoop) -> _Held[T]:
+        for other in [each for each in self._held if each.is_closed()]:
+            self._held.pop(other, None)
+        held = self._held[loop] = _Held(self._make)
+        return held
+
+    async def close(self) -> None:
+        """Close that of the running loop, if there is one."""
+        held = self._held.pop(asyncio.get_running_loop(), None)
+        if held is not None:
+            await asyncio.wait((held.opening,))
+            await held.keeper.aclose()
+
+
+class _Held(Generic[T]):
+    def __init__(self, make: Callable[[], AbstractAsyncContextManager[T]]) -> None:
+        self.keeper = _keep(make)
+        self.opening: asyncio.Future[T] = asyncio.ensure_future(_first(self.keeper))
+
+
+async def _first(keeper: AsyncGenerator[T, None]) -> T:
+    return await anext(keeper)
+
+
+async def _keep(make: Callable[[], AbstractAsyncContextManager[T]]) -> AsyncGenerator[T, None]:
+    async with make() as opened:
+        yield opened

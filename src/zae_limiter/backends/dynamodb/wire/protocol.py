@@ -1,0 +1,70 @@
+"""DynamoDB's JSON 1.0 protocol: requests to bytes, answers to values."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .errors import Refusal, lost
+
+_TARGET = "DynamoDB_20120810."
+_SHOWN_BODY_CHARS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One HTTP response. Header names are found in any case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+def request_headers(operation: str) -> dict[str, str]:
+    """What a request for this operation says of itself, before it is signed."""
+    return {
+        "content-type": "application/x-amz-json-1.0",
+        "x-amz-target": _TARGET + operation,
+    }
+
+
+_encoder = json.JSONEncoder(separators=(",", ":"), check_circular=False)
+
+
+def request_body(parameters: Mapping[str, Any]) -> bytes:
+    """The parameters of an operation as they are sent."""
+    return _encoder.encode(parameters).encode()
+
+
+def read(operation: str, answer: Answer) -> dict[str, Any] | Refusal:
+    """What an answer says. One that is damaged says nothing: what was asked may have happened."""
+    checksum = answer.headers.get("x-amz-crc32")
+    if checksum is not None and checksum != str(zlib.crc32(answer.body)):
+        raise lost(f"{operation}: the checksum of the answer is wrong")
+    if answer.status != 200:
+        return _refusal(operation, answer)
+    try:
+        content: dict[str, Any] = json.loads(answer.body)
+    except ValueError as error:
+        raise lost(f"{operation}: the answer is not JSON", error) from error
+    return content
+
+
+def _refusal(operation: str, answer: Answer) -> Refusal:
+    fields = _fields(answer.body)
+    kind = fields.get("__type") or answer.headers.get("x-amzn-errortype") or ""
+    code = str(kind).rpartition("#")[2].partition(":")[0]
+    shown = answer.body[:_SHOWN_BODY_CHARS].decode(errors="replace")
+    message = fields.get("message") or fields.get("Message") or ("" if code else shown)
+    return Refusal(operation, answer.status, code, str(message), fields)
+
+
+def _fields(body: bytes) -> dict[str, Any]:
+    try:
+        content = json.loads(body)
+    except ValueError:
+        return {}
+    return content if isinstance(content, dict) else {}

@@ -1,0 +1,41 @@
+"""How far our clock is off, by the `Date` of answers."""
+
+from __future__ import annotations
+
+from email.utils import parsedate_to_datetime
+
+_TOLERANCE_S = 2.0
+
+
+class ServerClock:
+    """The server's time, as far as its answers tell.
+
+    A date names a second, and lies between sending and receiving: so each answer gives an
+    interval for the difference of the clocks. Only a difference that is surely above the
+    tolerance counts; otherwise our own clock is as good.
+    """
+
+    def __init__(self) -> None:
+        self.offset_s = 0.0
+        self._last_date = ""
+
+    @property
+    def offset_ms(self) -> int:
+        """Add this to our own time to get the server's. Zero unless ours is clearly wrong."""
+        return round(self.offset_s * 1000)
+
+    def observe(self, date: str | None, sent_s: float, received_s: float) -> bool:
+        """Learn from an answer, and say whether that changed anything."""
+        if not date or date == self._last_date:
+            return False
+        self._last_date = date
+        try:
+            stamped_s = parsedate_to_datetime(date).timestamp()
+        except ValueError:
+            return False
+        low_s, high_s = stamped_s - received_s, stamped_s + 1 - sent_s
+        if low_s - _TOLERANCE_S <= self.offset_s <= high_s + _TOLERANCE_S:
+            return False
+        middle_s = (low_s + high_s) / 2
+        self.offset_s = middle_s if abs(middle_s) > _TOLERANCE_S else 0.0
+        return True

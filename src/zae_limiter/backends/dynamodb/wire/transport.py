@@ -1,0 +1,93 @@
+"""One exchange with DynamoDB: sign, send, read."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from ...._version import __version__
+from ....ports.io import Io
+from .credentials import Access, Grant
+from .edge import Edge
+from .endpoint import Endpoint
+from .errors import CLOCK_CODES, Refusal, exception_of
+from .protocol import read, request_body, request_headers
+from .server_clock import ServerClock
+from .signer import sign
+
+# Compressed answers would cost more time than they save, and the checksum is of what is sent.
+_UNSIGNED = {"accept-encoding": "identity", "user-agent": f"zae-limiter/{__version__}"}
+
+
+class Transport(Protocol):
+    """How one request reaches DynamoDB and comes back."""
+
+    async def exchange(self, operation: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Send once. Raises as `errors` says."""
+
+    async def close(self) -> None:
+        """Let go of connections. It may be used again afterwards."""
+
+
+class SignedTransport:
+    """Our own: signs with what `Access` finds, and sends through an edge."""
+
+    def __init__(
+        self,
+        io: Io,
+        access: Access,
+        make_edge: Callable[[Endpoint], Edge],
+        clock: ServerClock,
+        now_s: Callable[[], float] = time.time,
+    ) -> None:
+        self._io = io
+        self._access = access
+        self._make_edge = make_edge
+        self._clock = clock
+        self._now_s = now_s
+        self._lock = threading.Lock()
+        self._edge: Edge | None = None
+
+    async def exchange(self, operation: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        body = request_body(parameters)
+        offset_s = self._clock.offset_s
+        found = await self._post(operation, body)
+        if isinstance(found, Refusal) and self._told_the_time(found, offset_s):
+            found = await self._post(operation, body)
+        if isinstance(found, Refusal):
+            raise exception_of(found)
+        return found
+
+    async def close(self) -> None:
+        if self._edge is not None:
+            await self._edge.close()
+
+    def _told_the_time(self, refusal: Refusal, offset_s: float) -> bool:
+        """Whether we had signed with a wrong time, and know the right one from this refusal."""
+        return refusal.code in CLOCK_CODES and self._clock.offset_s != offset_s
+
+    async def _post(self, operation: str, body: bytes) -> dict[str, Any] | Refusal:
+        grant = self._access.ready()
+        if grant is None:
+            grant = await self._io.offload(self._access.obtain)
+        edge = self._edge or self._open(grant.endpoint)
+        sent_s = self._now_s()
+        answer = await edge.send(self._headers(grant, operation, body, sent_s), body)
+        self._clock.observe(answer.headers.get("date"), sent_s, self._now_s())
+        return read(operation, answer)
+
+    def _headers(self, grant: Grant, operation: str, body: bytes, now_s: float) -> dict[str, str]:
+        region, endpoint, credentials = grant
+        at_s = now_s + self._clock.offset_s
+        own = request_headers(operation)
+        headers = sign(credentials, region, endpoint.host, endpoint.path, own, body, at_s)
+        headers.update(_UNSIGNED)
+        return headers
+
+    def _open(self, endpoint: Endpoint) -> Edge:
+        with self._lock:
+            if self._edge is None:
+                self._edge = self._make_edge(endpoint)
+            return self._edge

@@ -1,0 +1,94 @@
+"""The edge of the blocking driver. It blocks, and never suspends."""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+from collections.abc import Mapping
+
+import urllib3
+from urllib3 import exceptions
+from urllib3.connection import HTTPConnection
+
+from ....core.exceptions import StorageUnavailable
+from .edge import Limits
+from .endpoint import Endpoint
+from .errors import Row, hopeless, lost, translate, unsent
+from .protocol import Answer
+
+# Gateways forget idle connections after some minutes, without a word to either end.
+_PROBE_AFTER_IDLE_S = 60
+
+
+def _tls(message: str, error: BaseException) -> StorageUnavailable:
+    distrusted = any(isinstance(each, ssl.SSLCertVerificationError) for each in error.args)
+    return (hopeless if distrusted else lost)(message, error)
+
+
+_ERRORS: tuple[Row, ...] = (
+    (exceptions.SSLError, _tls),
+    (exceptions.ConnectTimeoutError, unsent),
+    (exceptions.EmptyPoolError, unsent),
+    (exceptions.HTTPError, lost),
+    (OSError, lost),
+)
+
+
+class Urllib3Edge:
+    """Sends through urllib3. Threads share one pool; a forked child makes its own."""
+
+    def __init__(self, endpoint: Endpoint, limits: Limits | None = None) -> None:
+        self._endpoint = endpoint
+        self._limits = limits or Limits()
+        self._pool: urllib3.HTTPConnectionPool | None = None
+        self._pid = 0
+
+    async def send(self, headers: Mapping[str, str], body: bytes) -> Answer:
+        try:
+            response = self._current_pool().urlopen(
+                "POST",
+                self._endpoint.path,
+                body,
+                headers,
+                retries=False,
+                redirect=False,
+                assert_same_host=False,
+                pool_timeout=self._limits.connect_timeout_s,  # type: ignore[arg-type] # not only int
+                decode_content=False,
+            )
+            return Answer(response.status, response.headers, response.data)
+        except Exception as error:
+            raise translate(error, _ERRORS, self._endpoint.host) or error from error
+
+    async def close(self) -> None:
+        pool, self._pool = self._pool, None
+        if pool is not None and self._pid == os.getpid():
+            pool.close()
+
+    def _current_pool(self) -> urllib3.HTTPConnectionPool:
+        """Threads that race here may make one pool too many; it goes when its call is done."""
+        pool = self._pool
+        if pool is None or self._pid != os.getpid():
+            pool = self._new_pool()
+            self._pool, self._pid = pool, os.getpid()
+        return pool
+
+    def _new_pool(self) -> urllib3.HTTPConnectionPool:
+        limits = self._limits
+        tls = {"ssl_context": self._endpoint.tls} if self._endpoint.tls else {}
+        return urllib3.connection_from_url(
+            self._endpoint.origin,
+            maxsize=limits.connections,
+            block=True,
+            timeout=urllib3.Timeout(connect=limits.connect_timeout_s, read=limits.read_timeout_s),
+            socket_options=_socket_options(),
+            **tls,
+        )
+
+
+def _socket_options() -> list[tuple[int, int, int | bytes]]:
+    options = [*HTTPConnection.default_socket_options, (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
+    if hasattr(socket, "TCP_KEEPIDLE"):
+        options.append((socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _PROBE_AFTER_IDLE_S))
+    return options
