@@ -12,7 +12,6 @@ from .core.naming import validate_namespace
 from .flows.config_cache import ConfigCache
 from .flows.opening import choose_namespace, choose_url
 from .flows.scope import DEFAULT_TTL_MULTIPLIER, Scope
-from .flows.turnstile import Turnstiles
 from .ports.io import Io
 from .ports.repository_protocol import NamespaceRecord, RepositoryProtocol
 
@@ -77,10 +76,12 @@ class RepositoryBase:
         return self.scope.cache.stats()
 
     def _scope_of(self, record: NamespaceRecord) -> Scope:
-        """The same store and driver, another namespace: it shares no cache and no queue."""
-        cache = ConfigCache(self.scope.cache.ttl_seconds)
+        """The same store and driver, another namespace. Addresses name theirs, so what is keyed
+        by them is shared; configuration is not."""
         return replace(
-            self.scope, namespace_id=record.namespace_id, cache=cache, turnstiles=Turnstiles()
+            self.scope,
+            namespace_id=record.namespace_id,
+            cache=ConfigCache(self.scope.cache.ttl_seconds),
         )
 
 

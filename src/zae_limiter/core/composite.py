@@ -93,20 +93,15 @@ def full_bucket(limits: LimitSet, now_ms: int) -> Bucket:
 def refill(bucket: Bucket, now_ms: int) -> Bucket:
     """Credit every limit for the time since the last refill. Time never moves backward."""
     elapsed_ms = max(0, now_ms - bucket.refilled_at_ms)
-    cells = {name: _refill_cell(bucket, name, elapsed_ms) for name in bucket.cells}
+    cells = {}
+    for name, (tokens, capacity, amount, period, consumed, remainder) in bucket.cells.items():
+        added, rest = divmod(elapsed_ms * amount + remainder, bucket.period_ms(name))
+        ceiling = bucket.ceiling_milli(name)
+        if tokens + added < ceiling:
+            cells[name] = Cell(tokens + added, capacity, amount, period, consumed, rest)
+        else:
+            cells[name] = Cell(ceiling, capacity, amount, period, consumed, 0)
     return bucket._replace(cells=cells, refilled_at_ms=bucket.refilled_at_ms + elapsed_ms)
-
-
-def _refill_cell(bucket: Bucket, name: str, elapsed_ms: int) -> Cell:
-    cell = bucket.cells[name]
-    added, remainder = divmod(
-        elapsed_ms * cell.refill_amount_milli + cell.remainder, bucket.period_ms(name)
-    )
-    tokens_milli = cell.tokens_milli + added
-    ceiling_milli = bucket.ceiling_milli(name)
-    if tokens_milli >= ceiling_milli:
-        return cell._replace(tokens_milli=ceiling_milli, remainder=0)
-    return cell._replace(tokens_milli=tokens_milli, remainder=remainder)
 
 
 def stamp(bucket: Bucket, limits: LimitSet) -> Bucket:
@@ -149,7 +144,12 @@ def at(bucket: Bucket, limits: LimitSet, now_ms: int) -> Bucket:
     return refilled if refilled.fingerprint == limits.fingerprint else stamp(refilled, limits)
 
 
-def take(bucket: Bucket, takes_milli: Mapping[str, int], acquires: int) -> Bucket:
+def take(
+    bucket: Bucket,
+    takes_milli: Mapping[str, int],
+    acquires: int,
+    recent: tuple[str, ...] | None = None,
+) -> Bucket:
     """Move these amounts out of the bucket, unconditionally."""
     cells = dict(bucket.cells)
     for name, amount_milli in takes_milli.items():
@@ -162,7 +162,11 @@ def take(bucket: Bucket, takes_milli: Mapping[str, int], acquires: int) -> Bucke
             consumed + amount_milli,
             remainder,
         )
-    return bucket._replace(cells=cells, acquires=bucket.acquires + acquires)
+    return bucket._replace(
+        cells=cells,
+        acquires=bucket.acquires + acquires,
+        recent=bucket.recent if recent is None else recent,
+    )
 
 
 def credit(bucket: Bucket, name: str, amount_milli: int) -> Cell:

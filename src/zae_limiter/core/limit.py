@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 MILLI = 1000
 MAX_LIMITS = 32
-_STALE_AFTER_MS = 1000
-_STALE_PART_OF_FILL = 20
 
 
 class LimitName:
@@ -131,25 +129,18 @@ def _positive(field: str, value: object, maximum: int) -> None:
 class LimitSet:
     """Limits that are enforced together, and the fingerprint that buckets are stamped with.
 
-    `stale_after_ms`: how old a bucket's refill may be for tokens to be taken without a new
-    one. A full bucket gains nothing; taken from at an old balance, it would later be
-    refilled as if it had gained all the while.
+    `seconds_to_fill` is the time in which the slowest of them fills.
     """
 
     limits: tuple[Limit, ...]
     fingerprint: str
     by_name: dict[str, Limit] = field(compare=False)
-    stale_after_ms: int = field(compare=False)
+    seconds_to_fill: float = field(compare=False)
 
     @classmethod
     def of(cls, limits: Iterable[Limit]) -> LimitSet:
         """The set of these limits; their order does not matter."""
         return _limit_set(tuple(limits))
-
-    @property
-    def seconds_to_fill(self) -> float:
-        """The time in which the slowest of them fills."""
-        return max((limit.seconds_to_fill for limit in self.limits), default=0.0)
 
 
 @lru_cache(maxsize=4096)
@@ -158,19 +149,12 @@ def _limit_set(limits: tuple[Limit, ...]) -> LimitSet:
     text = ";".join(
         f"{x.name}:{x.capacity}:{x.refill_amount}:{x.refill_period_seconds}" for x in ordered
     )
-    fingerprint = hashlib.blake2s(text.encode(), digest_size=6).hexdigest()
     return LimitSet(
-        limits, fingerprint, {limit.name: limit for limit in limits}, _stale_after_ms(limits)
+        limits,
+        hashlib.blake2s(text.encode(), digest_size=6).hexdigest(),
+        {limit.name: limit for limit in limits},
+        max((limit.seconds_to_fill for limit in limits), default=0.0),
     )
-
-
-def _stale_after_ms(limits: tuple[Limit, ...]) -> int:
-    """A small part of the time in which the fastest limit fills, and never more than a second."""
-    fill_ms = [
-        limit.capacity * limit.refill_period_seconds * 1000 // limit.refill_amount
-        for limit in limits
-    ]
-    return min([_STALE_AFTER_MS, *(ms // _STALE_PART_OF_FILL for ms in fill_ms)])
 
 
 def validate_limits(limits: Sequence[Limit], field: str = "limits") -> tuple[Limit, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 from .exceptions import InvalidIdentifierError, InvalidNameError, ValidationError
@@ -70,29 +70,27 @@ def _printable(value: str) -> str:
     return value.encode("utf-8", "backslashreplace").decode()
 
 
-# Valid names recur on every call; a bounded cache makes checking them again cost nothing.
-_check_cached = lru_cache(maxsize=8192)(_check)
-
-
-def _checked(rule: _Rule, field: str, value: object) -> str:
-    return _check_cached(rule, field, value) if type(value) is str else _check(rule, field, value)
+# Valid names recur on every call; bounded caches make checking them again cost nothing.
+_identifier = lru_cache(maxsize=8192)(partial(_check, _IDENTIFIER))
+_limit_name = lru_cache(maxsize=1024)(partial(_check, _LIMIT_NAME))
+_resource = lru_cache(maxsize=1024)(partial(_check, _RESOURCE))
 
 
 def validate_identifier(value: str, field: str = "entity_id") -> str:
     """An entity id, parent id or principal."""
-    return _checked(_IDENTIFIER, field, value)
+    return _identifier(field, value) if type(value) is str else _check(_IDENTIFIER, field, value)
 
 
 def validate_limit_name(value: str, field: str = "name") -> str:
     """The name of a limit; `wcu` is reserved for the limiter itself."""
     if value == WCU:
         raise InvalidNameError(field, value, f"'{WCU}' is a reserved limit name")
-    return _checked(_LIMIT_NAME, field, value)
+    return _limit_name(field, value) if type(value) is str else _check(_LIMIT_NAME, field, value)
 
 
 def validate_resource(value: str, field: str = "resource") -> str:
     """The name of a resource."""
-    return _checked(_RESOURCE, field, value)
+    return _resource(field, value) if type(value) is str else _check(_RESOURCE, field, value)
 
 
 def validate_config_resource(value: str, field: str = "resource") -> str:
@@ -152,11 +150,13 @@ def validate_amount(field: str, value: object, *, signed: bool = False) -> int:
     return value
 
 
-def validate_consume(consume: Mapping[str, int], field: str = "consume") -> dict[str, int]:
+def validate_consume(consume: Mapping[str, int], field: str = "consume") -> Mapping[str, int]:
     """What a call costs: limit names to whole, non-negative amounts."""
     if not isinstance(consume, Mapping):
         raise ValidationError(field, consume, "must be a mapping of limit names to amounts")
-    return {
-        validate_limit_name(name, field): validate_amount(f"{field}[{name!r}]", amount)
-        for name, amount in consume.items()
-    }
+    for name, amount in consume.items():
+        validate_limit_name(name, field)
+        # The common case is decided here, so that a message is only made for the others.
+        if type(amount) is not int or not 0 <= amount <= MAX_AMOUNT:
+            validate_amount(f"{field}[{name!r}]", amount)
+    return consume

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from .composite import Bucket, at, full_bucket, take
 from .judge import judge
 from .limit import LimitSet
-from .writes import Create, Drain, Refill, Speculate
+from .writes import Create, Drain, Refill, Speculate, Write
 
 
-@dataclass(frozen=True, slots=True)
-class Intent:
+class Intent(NamedTuple):
     """What a caller wants from one bucket, and how the bucket should be stamped."""
 
     limits: LimitSet
@@ -30,16 +30,50 @@ class Short:
     bucket: Bucket
 
 
-def speculate(intent: Intent, operation: str, now_ms: int) -> Speculate:
-    """The write that hopes: one call when the balance is there."""
+def plan_first(intent: Intent, image: Bucket | None, operation: str, now_ms: int) -> Write:
+    """The write to begin with, from the last image this process has seen, if any.
+
+    An image that is out of date costs a second call at most: the store refuses what does
+    not fit its bucket, and answers with it.
+    """
+    if image is None or image.fingerprint != intent.limits.fingerprint:
+        return _speculate(
+            intent, full_bucket(intent.limits, _half_filled_ms(intent, now_ms)), operation, now_ms
+        )
+    planned = plan(intent, image, operation, now_ms)
+    return _speculate(intent, image, operation, now_ms) if isinstance(planned, Short) else planned
+
+
+def _half_filled_ms(intent: Intent, now_ms: int) -> int:
+    """A bucket that nobody has seen yet was probably refilled since, and is less than half full."""
+    fastest_s = min((limit.seconds_to_fill for limit in intent.limits.limits), default=0)
+    return now_ms - int(fastest_s * 500)
+
+
+def _speculate(intent: Intent, guess: Bucket, operation: str, now_ms: int) -> Speculate:
     return Speculate(
         operation,
         now_ms,
         intent.limits.fingerprint,
         intent.takes_milli,
         intent.acquires,
-        _fresh_since_ms(intent, now_ms),
+        guess.refilled_at_ms,
+        _roofs_milli(intent, guess, now_ms),
+        guess.shard_count,
     )
+
+
+def _roofs_milli(intent: Intent, bucket: Bucket, now_ms: int) -> dict[str, int]:
+    """What each limit may hold at the bucket's refill time and not be full by now. The
+    remainder, which is unknown, is less than one millitoken."""
+    elapsed_ms = max(0, now_ms - bucket.refilled_at_ms)
+    roofs_milli = {}
+    for name in intent.takes_milli:
+        gain_milli = -(
+            -elapsed_ms * bucket.cells[name].refill_amount_milli // bucket.period_ms(name)
+        )
+        roofs_milli[name] = bucket.ceiling_milli(name) - gain_milli - 1
+    return roofs_milli
 
 
 def plan_create(intent: Intent, operation: str, now_ms: int) -> Create | Short:
@@ -55,36 +89,41 @@ def plan(intent: Intent, bucket: Bucket, operation: str, now_ms: int) -> Refill 
     current = at(bucket, intent.limits, now_ms)
     if not judge(current, intent.takes_milli).fits:
         return Short(current)
-    if _drainable(intent, bucket, now_ms):
-        return Drain(
-            operation,
-            now_ms,
-            intent.limits.fingerprint,
-            intent.takes_milli,
-            intent.acquires,
-            _fresh_since_ms(intent, now_ms),
-        )
-    after = take(_stamped(intent, current, now_ms), intent.takes_milli, intent.acquires)
-    return Refill(operation, now_ms, bucket, after)
+    return _plan_drain(intent, bucket, operation, now_ms) or Refill(
+        operation,
+        now_ms,
+        bucket,
+        take(_stamped(intent, current, now_ms), intent.takes_milli, intent.acquires),
+    )
+
+
+def _plan_drain(intent: Intent, bucket: Bucket, operation: str, now_ms: int) -> Drain | None:
+    """A taking that leaves the refill time alone, if it is allowed and the balance is there."""
+    if bucket.fingerprint != intent.limits.fingerprint or bucket.is_expired(now_ms):
+        return None
+    roofs_milli = _roofs_milli(intent, bucket, now_ms)
+    for name, amount_milli in intent.takes_milli.items():
+        if (
+            amount_milli
+            and not amount_milli <= bucket.cells[name].tokens_milli <= roofs_milli[name]
+        ):
+            return None
+    return Drain(
+        operation,
+        now_ms,
+        bucket.fingerprint,
+        intent.takes_milli,
+        intent.acquires,
+        bucket.refilled_at_ms,
+        roofs_milli,
+        bucket.shard_count,
+    )
 
 
 def plan_restamp(intent: Intent, bucket: Bucket, operation: str, now_ms: int) -> Refill:
     """Put the intent's limits in force and take nothing."""
     after = _stamped(intent, at(bucket, intent.limits, now_ms), now_ms)
     return Refill(operation, now_ms, bucket, after)
-
-
-def _fresh_since_ms(intent: Intent, now_ms: int) -> int:
-    return now_ms - intent.limits.stale_after_ms
-
-
-def _drainable(intent: Intent, bucket: Bucket, now_ms: int) -> bool:
-    return (
-        bucket.fingerprint == intent.limits.fingerprint
-        and bucket.refilled_at_ms >= _fresh_since_ms(intent, now_ms)
-        and not bucket.is_expired(now_ms)
-        and judge(bucket, intent.takes_milli).fits
-    )
 
 
 def _stamped(intent: Intent, bucket: Bucket, now_ms: int) -> Bucket:

@@ -32,13 +32,13 @@ class UsageCounts:
 def consumption(before: Bucket | None, after: Bucket) -> UsageCounts:
     """What the write between these two images consumed; negative where it gave back."""
     seen = {} if before is None else before.cells
-    consumed_milli = {
-        name: cell.consumed_milli - (seen[name].consumed_milli if name in seen else 0)
-        for name, cell in after.cells.items()
-        if name != WCU
-    }
-    events = after.acquires - (0 if before is None else before.acquires)
-    return UsageCounts({name: n for name, n in consumed_milli.items() if n}, events)
+    consumed_milli = {}
+    for name, cell in after.cells.items():
+        old = seen.get(name)
+        change_milli = cell.consumed_milli - (0 if old is None else old.consumed_milli)
+        if change_milli and name != WCU:
+            consumed_milli[name] = change_milli
+    return UsageCounts(consumed_milli, after.acquires - (0 if before is None else before.acquires))
 
 
 @dataclass(frozen=True, slots=True)

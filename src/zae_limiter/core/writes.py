@@ -2,7 +2,7 @@
 
     Create     put a new bucket; refused when there is one
     Refill     move a bucket from the image it was planned on to a newer one, as a delta
-    Drain      take tokens that are there, without refilling; the last refill must be recent
+    Drain      take tokens that are there, without refilling
     Adjust     charge or give back, whatever the balance; never creates a bucket
     Speculate  take tokens that are there, if the bucket carries the limits the caller knows
 
@@ -15,13 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 from .composite import REMEMBERED_OPERATIONS, Bucket, Cell, credit, take
 
 
-@dataclass(frozen=True, slots=True)
-class Create:
+class Create(NamedTuple):
     """Put `bucket` where there is none."""
 
     operation: str
@@ -29,8 +28,7 @@ class Create:
     bucket: Bucket
 
 
-@dataclass(frozen=True, slots=True)
-class Refill:
+class Refill(NamedTuple):
     """Go from `before` to `after`.
 
     The item may have changed since `before` was read. What the write adds and takes is
@@ -46,21 +44,26 @@ class Refill:
     after: Bucket
 
 
-@dataclass(frozen=True, slots=True)
-class Drain:
-    """Take from the balances as they are stored, if they were refilled at
-    `refilled_since_ms` or later (`LimitSet.stale_after_ms`)."""
+class Drain(NamedTuple):
+    """Take from the balances as they are stored, and leave the refill time as it is.
+
+    That is exact only for a limit that has not been full since the last refill: a full
+    bucket gains nothing, and the time it let pass must not be credited after the taking.
+    So the last refill must be of `refilled_since_ms` or later, and each limit may hold at
+    most its roof: what it could hold then without having come to its ceiling by now.
+    """
 
     operation: str
     at_ms: int
     fingerprint: str
     takes_milli: Mapping[str, int]
     acquires: int
-    refilled_since_ms: int = 0
+    refilled_since_ms: int
+    roofs_milli: Mapping[str, int]
+    shard_count: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Adjust:
+class Adjust(NamedTuple):
     """Charge (positive) or give back (negative) at an existing bucket."""
 
     operation: str
@@ -69,8 +72,7 @@ class Adjust:
     acquires: int
 
 
-@dataclass(frozen=True, slots=True)
-class Speculate:
+class Speculate(NamedTuple):
     """Like `Drain`, sent without having seen the bucket: it must not be about to expire."""
 
     operation: str
@@ -78,7 +80,9 @@ class Speculate:
     fingerprint: str
     takes_milli: Mapping[str, int]
     acquires: int
-    refilled_since_ms: int = 0
+    refilled_since_ms: int
+    roofs_milli: Mapping[str, int]
+    shard_count: int = 1
 
 
 Write = Create | Refill | Drain | Adjust | Speculate
@@ -121,6 +125,8 @@ def apply(write: Write, bucket: Bucket | None) -> Outcome:
         case Drain():
             return _taken(write, bucket) if _covers(write, bucket) else Refused(bucket)
         case Refill():
+            if bucket == write.before:
+                return Granted(_remember(write, write.after))
             if not _still_planned_for(write, bucket):
                 return Refused(bucket)
             return Granted(_remember(write, _moved(write, bucket)))
@@ -133,25 +139,29 @@ def apply(write: Write, bucket: Bucket | None) -> Outcome:
 
 
 def _covers(write: Speculate | Drain, bucket: Bucket) -> bool:
-    if write.fingerprint != bucket.fingerprint:
+    if (
+        write.fingerprint != bucket.fingerprint
+        or write.shard_count != bucket.shard_count
+        or write.refilled_since_ms > bucket.refilled_at_ms
+    ):
         return False
-    if write.refilled_since_ms > bucket.refilled_at_ms:
-        return False
-    cells = bucket.cells
-    return all(
-        cells[name].tokens_milli >= amount_milli
-        for name, amount_milli in write.takes_milli.items()
-        if amount_milli > 0
-    )
+    cells, roofs_milli = bucket.cells, write.roofs_milli
+    for name, amount_milli in write.takes_milli.items():
+        if amount_milli and not amount_milli <= cells[name].tokens_milli <= roofs_milli[name]:
+            return False
+    return True
 
 
 def _taken(write: Speculate | Drain, bucket: Bucket) -> Granted:
-    return Granted(_remember(write, take(bucket, write.takes_milli, write.acquires)))
+    return Granted(take(bucket, write.takes_milli, write.acquires, _recent(write, bucket)))
+
+
+def _recent(write: Write, bucket: Bucket) -> tuple[str, ...]:
+    return (write.operation, *bucket.recent[: REMEMBERED_OPERATIONS - 1])
 
 
 def _remember(write: Write, bucket: Bucket) -> Bucket:
-    recent = (write.operation, *bucket.recent[: REMEMBERED_OPERATIONS - 1])
-    return bucket._replace(recent=recent)
+    return bucket._replace(recent=_recent(write, bucket))
 
 
 def _still_planned_for(write: Refill, bucket: Bucket) -> bool:

@@ -102,10 +102,12 @@ async def refund(scope: Scope, ledger: Ledger) -> None:
 
 async def settle(scope: Scope, ledger: Ledger) -> None:
     """Write the corrections the ledger was told of, one write for each bucket."""
+    if not ledger.pending_milli:
+        return
     flows = [
         _adjust(scope, address, deltas_milli, 0) for address, deltas_milli in ledger.corrections()
     ]
-    outcomes = await scope.io.gather(flows) if flows else []
+    outcomes = await scope.io.gather(flows)
     scope.turnstiles.nudge(entry.address for entry in ledger.entries)
     for outcome in outcomes:
         if isinstance(outcome, BaseException):

@@ -4,7 +4,7 @@ of them cascades."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..core.composite import BucketAddress
 from ..core.exceptions import ValidationError
@@ -17,8 +17,7 @@ from .resolve import resolve
 from .scope import Scope
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """What a caller wants to take. Everything in it has been checked."""
 
     entity_id: str
@@ -86,13 +85,15 @@ def _charge(
 
 
 def _refuse_endless(visited: list[str], entity_id: str) -> None:
+    if entity_id not in visited and len(visited) < MAX_LEVELS:
+        return
     path = " > ".join([*visited, entity_id])
-    if entity_id in visited:
-        raise ValidationError("parent_id", entity_id, f"the entities form a cycle: {path}")
-    if len(visited) == MAX_LEVELS:
-        raise ValidationError(
-            "parent_id", entity_id, f"cascades over more than {MAX_LEVELS} levels: {path}"
-        )
+    problem = (
+        "the entities form a cycle"
+        if entity_id in visited
+        else f"cascades over more than {MAX_LEVELS} levels"
+    )
+    raise ValidationError("parent_id", entity_id, f"{problem}: {path}")
 
 
 def _no_limits(request: Request) -> ValidationError:

@@ -1,4 +1,4 @@
-"""Charging one bucket: speculate, then refill or drain or create, until it is decided."""
+"""Charging one bucket: begin with what is known of it, then follow what the store answers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..core.judge import judge, statuses
 from ..core.ledger import Entry
 from ..core.limit import LimitSet
 from ..core.models import LimitStatus
-from ..core.planner import Intent, Short, plan, plan_create, plan_restamp, speculate
+from ..core.planner import Intent, Short, plan, plan_create, plan_first, plan_restamp
 from ..core.writes import Absent, Granted, Outcome, Refused, Write
 from .config_cache import Resolution
 from .resolve import resolve_afresh
@@ -101,7 +101,7 @@ def require_known(wanted_milli: Mapping[str, int], limits: LimitSet, field_name:
 
 async def take(scope: Scope, charge: Charge, *, speculative: bool = True) -> Taken | Shortage:
     """Charge the bucket, in one call when its balance is there."""
-    outcome = await (_speculate(scope, charge) if speculative else _look(scope, charge))
+    outcome = await (_begin(scope, charge) if speculative else _look(scope, charge))
     for _ in range(_MAX_ATTEMPTS):
         if isinstance(outcome, Granted):
             return _record(charge, outcome.bucket)
@@ -112,9 +112,10 @@ async def take(scope: Scope, charge: Charge, *, speculative: bool = True) -> Tak
     raise StorageUnavailable(f"{charge.address} is too contended", retryable=True)
 
 
-async def _speculate(scope: Scope, charge: Charge) -> Outcome:
-    io = scope.io
-    return await _dispatch(scope, charge, speculate(charge.intent, io.operation_id(), io.now_ms()))
+async def _begin(scope: Scope, charge: Charge) -> Outcome:
+    io, image = scope.io, scope.images.get(charge.address)
+    write = plan_first(charge.intent, image, io.operation_id(), io.now_ms())
+    return await _dispatch(scope, charge, write)
 
 
 async def _look(scope: Scope, charge: Charge) -> Refused | Absent:

@@ -115,7 +115,7 @@ def _checked(record: LeaseRecord, amounts: Mapping[str, int], *, signed: bool) -
     if signed:
         checked = {n: validate_amount(n, amount, signed=True) for n, amount in amounts.items()}
     else:
-        checked = validate_consume(amounts)
+        checked = dict(validate_consume(amounts))
     if record.limits is not None:
         require_known(checked, record.limits, "adjust" if signed else "consume")
     return checked

@@ -5,13 +5,21 @@ from __future__ import annotations
 from ..core.composite import BucketAddress
 from ..core.exceptions import StorageUnavailable
 from ..core.operations import Landing, landing
-from ..core.writes import Granted, Outcome, Write
+from ..core.writes import Absent, Granted, Outcome, Write
 from .scope import Scope
 
 _RETRY_DELAYS_S = (0.01, 0.05, 0.2)
 
 
 async def send(scope: Scope, address: BucketAddress, write: Write) -> Outcome:
+    """Carry out a write, and remember the bucket that comes back."""
+    outcome = await _send(scope, address, write)
+    if not isinstance(outcome, Absent):
+        scope.images.put(address, outcome.bucket)
+    return outcome
+
+
+async def _send(scope: Scope, address: BucketAddress, write: Write) -> Outcome:
     """Carry out a write. A failure that may pass is retried a bounded number of times.
 
     After an ambiguous failure the bucket itself tells whether the write had landed. It is
