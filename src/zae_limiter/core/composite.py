@@ -56,17 +56,22 @@ class Bucket(NamedTuple):
     parent_id: str | None = None
     cascade: bool = False
 
+    def part(self, name: str) -> tuple[int, int]:
+        """What this item may hold of a limit, in millitokens, and in how many milliseconds it
+        gains the refill amount."""
+        cell = self.cells[name]
+        if self.shard_count == 1 or name == WCU:
+            return cell.capacity_milli, cell.refill_period_ms
+        ceiling_milli = share(cell.capacity_milli, self.shard, self.shard_count)
+        return ceiling_milli, cell.refill_period_ms * self.shard_count
+
     def ceiling_milli(self, name: str) -> int:
         """The most this item may hold of a limit."""
-        capacity_milli = self.cells[name].capacity_milli
-        if self.shard_count == 1 or name == WCU:
-            return capacity_milli
-        return share(capacity_milli, self.shard, self.shard_count)
+        return self.part(name)[0]
 
     def period_ms(self, name: str) -> int:
         """The refill period of this item's share of a limit."""
-        period_ms = self.cells[name].refill_period_ms
-        return period_ms if name == WCU else period_ms * self.shard_count
+        return self.part(name)[1]
 
     def is_expired(self, now_ms: int) -> bool:
         """True when the store may drop the item at any moment."""
@@ -90,18 +95,43 @@ def full_bucket(limits: LimitSet, now_ms: int) -> Bucket:
     )
 
 
+def renewed(
+    bucket: Bucket,
+    cells: Mapping[str, Cell],
+    *,
+    refilled_at_ms: int | None = None,
+    recent: tuple[str, ...] | None = None,
+    acquires: int = 0,
+) -> Bucket:
+    """The bucket with these cells. What `_replace` does, in a fraction of its time: every
+    acquire passes here."""
+    return Bucket(
+        cells,
+        bucket.refilled_at_ms if refilled_at_ms is None else refilled_at_ms,
+        bucket.fingerprint,
+        bucket.recent if recent is None else recent,
+        bucket.acquires + acquires,
+        bucket.expires_at_s,
+        bucket.shard,
+        bucket.shard_count,
+        bucket.parent_id,
+        bucket.cascade,
+    )
+
+
 def refill(bucket: Bucket, now_ms: int) -> Bucket:
     """Credit every limit for the time since the last refill. Time never moves backward."""
     elapsed_ms = max(0, now_ms - bucket.refilled_at_ms)
+    is_whole = bucket.shard_count == 1
     cells = {}
     for name, (tokens, capacity, amount, period, consumed, remainder) in bucket.cells.items():
-        added, rest = divmod(elapsed_ms * amount + remainder, bucket.period_ms(name))
-        ceiling = bucket.ceiling_milli(name)
+        ceiling, part_period = (capacity, period) if is_whole else bucket.part(name)
+        added, rest = divmod(elapsed_ms * amount + remainder, part_period)
         if tokens + added < ceiling:
             cells[name] = Cell(tokens + added, capacity, amount, period, consumed, rest)
         else:
             cells[name] = Cell(ceiling, capacity, amount, period, consumed, 0)
-    return bucket._replace(cells=cells, refilled_at_ms=bucket.refilled_at_ms + elapsed_ms)
+    return renewed(bucket, cells, refilled_at_ms=bucket.refilled_at_ms + elapsed_ms)
 
 
 def stamp(bucket: Bucket, limits: LimitSet) -> Bucket:
@@ -144,6 +174,15 @@ def at(bucket: Bucket, limits: LimitSet, now_ms: int) -> Bucket:
     return refilled if refilled.fingerprint == limits.fingerprint else stamp(refilled, limits)
 
 
+def covers(bucket: Bucket, takes_milli: Mapping[str, int]) -> bool:
+    """Whether the balances, as they are, hold these amounts. Nothing asked never blocks."""
+    cells = bucket.cells
+    for name, amount_milli in takes_milli.items():
+        if amount_milli and cells[name].tokens_milli < amount_milli:
+            return False
+    return True
+
+
 def take(
     bucket: Bucket,
     takes_milli: Mapping[str, int],
@@ -162,11 +201,7 @@ def take(
             consumed + amount_milli,
             remainder,
         )
-    return bucket._replace(
-        cells=cells,
-        acquires=bucket.acquires + acquires,
-        recent=bucket.recent if recent is None else recent,
-    )
+    return renewed(bucket, cells, recent=recent, acquires=acquires)
 
 
 def credit(bucket: Bucket, name: str, amount_milli: int) -> Cell:

@@ -39,13 +39,11 @@ def judge(bucket: Bucket, takes_milli: Mapping[str, int]) -> Verdict:
 
     A limit of which nothing is asked never blocks, even in debt.
     """
-    return Verdict(
-        {
-            name: _wait_ms(bucket, name, amount_milli)
-            for name, amount_milli in takes_milli.items()
-            if amount_milli > 0
-        }
-    )
+    waits_ms = {}
+    for name, amount_milli in takes_milli.items():
+        if amount_milli > 0:
+            waits_ms[name] = _wait_ms(bucket, name, amount_milli)
+    return Verdict(waits_ms)
 
 
 def _wait_ms(bucket: Bucket, name: str, amount_milli: int) -> float:

@@ -26,7 +26,7 @@ class Landing(Enum):
 
 def operation_id(at_ms: int, suffix: str) -> str:
     """An id that tells its time. The suffix makes it unique among all clients."""
-    return f"{at_ms:0{_TIME_DIGITS}x}{suffix}"
+    return f"{at_ms:011x}{suffix}"
 
 
 def planned_at_ms(operation: str) -> int:

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from .composite import Bucket, at, full_bucket, take
-from .judge import judge
+from .composite import Bucket, at, covers, full_bucket, take
 from .limit import LimitSet
 from .writes import Create, Drain, Refill, Speculate, Write
 
@@ -64,49 +63,47 @@ def _speculate(intent: Intent, guess: Bucket, operation: str, now_ms: int) -> Sp
 
 
 def _roofs_milli(intent: Intent, bucket: Bucket, now_ms: int) -> dict[str, int]:
-    """What each limit may hold at the bucket's refill time and not be full by now. The
-    remainder, which is unknown, is less than one millitoken."""
+    """What each limit may hold at the bucket's refill time and not be full by now."""
     elapsed_ms = max(0, now_ms - bucket.refilled_at_ms)
-    roofs_milli = {}
-    for name in intent.takes_milli:
-        gain_milli = -(
-            -elapsed_ms * bucket.cells[name].refill_amount_milli // bucket.period_ms(name)
-        )
-        roofs_milli[name] = bucket.ceiling_milli(name) - gain_milli - 1
-    return roofs_milli
+    return {name: _roof_milli(bucket, name, elapsed_ms) for name in intent.takes_milli}
+
+
+def _roof_milli(bucket: Bucket, name: str, elapsed_ms: int) -> int:
+    ceiling_milli, period_ms = bucket.part(name)
+    # Rounded up, and one more for the remainder, which is less than a millitoken.
+    gain_milli = -(-elapsed_ms * bucket.cells[name].refill_amount_milli // period_ms)
+    return ceiling_milli - gain_milli - 1
 
 
 def plan_create(intent: Intent, operation: str, now_ms: int) -> Create | Short:
     """For a bucket that does not exist: it starts full."""
     fresh = _stamped(intent, full_bucket(intent.limits, now_ms), now_ms)
-    if not judge(fresh, intent.takes_milli).fits:
+    if not covers(fresh, intent.takes_milli):
         return Short(fresh)
     return Create(operation, now_ms, take(fresh, intent.takes_milli, intent.acquires))
 
 
 def plan(intent: Intent, bucket: Bucket, operation: str, now_ms: int) -> Refill | Drain | Short:
     """For a bucket whose image is known, because a write was refused on it."""
+    drain = _plan_drain(intent, bucket, operation, now_ms)
+    if drain is not None:
+        return drain
     current = at(bucket, intent.limits, now_ms)
-    if not judge(current, intent.takes_milli).fits:
+    if not covers(current, intent.takes_milli):
         return Short(current)
-    return _plan_drain(intent, bucket, operation, now_ms) or Refill(
-        operation,
-        now_ms,
-        bucket,
-        take(_stamped(intent, current, now_ms), intent.takes_milli, intent.acquires),
-    )
+    after = take(_stamped(intent, current, now_ms), intent.takes_milli, intent.acquires)
+    return Refill(operation, now_ms, bucket, after)
 
 
 def _plan_drain(intent: Intent, bucket: Bucket, operation: str, now_ms: int) -> Drain | None:
     """A taking that leaves the refill time alone, if it is allowed and the balance is there."""
     if bucket.fingerprint != intent.limits.fingerprint or bucket.is_expired(now_ms):
         return None
-    roofs_milli = _roofs_milli(intent, bucket, now_ms)
+    elapsed_ms = max(0, now_ms - bucket.refilled_at_ms)
+    roofs_milli = {}
     for name, amount_milli in intent.takes_milli.items():
-        if (
-            amount_milli
-            and not amount_milli <= bucket.cells[name].tokens_milli <= roofs_milli[name]
-        ):
+        roofs_milli[name] = roof_milli = _roof_milli(bucket, name, elapsed_ms)
+        if amount_milli and not amount_milli <= bucket.cells[name].tokens_milli <= roof_milli:
             return None
     return Drain(
         operation,
@@ -128,8 +125,7 @@ def plan_restamp(intent: Intent, bucket: Bucket, operation: str, now_ms: int) ->
 
 def _stamped(intent: Intent, bucket: Bucket, now_ms: int) -> Bucket:
     ttl = intent.ttl_seconds
-    return bucket._replace(
-        expires_at_s=None if ttl is None else now_ms // 1000 + ttl,
-        parent_id=intent.parent_id,
-        cascade=intent.cascade,
-    )
+    stamps = (None if ttl is None else now_ms // 1000 + ttl, intent.parent_id, intent.cascade)
+    if stamps == (bucket.expires_at_s, bucket.parent_id, bucket.cascade):
+        return bucket
+    return bucket._replace(expires_at_s=stamps[0], parent_id=stamps[1], cascade=stamps[2])

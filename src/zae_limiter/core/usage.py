@@ -21,8 +21,9 @@ class UsageCounts:
 
     def add(self, other: UsageCounts) -> None:
         """Count these too."""
+        mine = self.consumed_milli
         for name, amount_milli in other.consumed_milli.items():
-            self.consumed_milli[name] = self.consumed_milli.get(name, 0) + amount_milli
+            mine[name] = mine.get(name, 0) + amount_milli
         self.events += other.events
 
     def __bool__(self) -> bool:

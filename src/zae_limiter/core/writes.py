@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, assert_never
 
-from .composite import REMEMBERED_OPERATIONS, Bucket, Cell, credit, take
+from .composite import REMEMBERED_OPERATIONS, Bucket, Cell, credit, renewed, take
 
 
 class Create(NamedTuple):
@@ -161,7 +161,7 @@ def _recent(write: Write, bucket: Bucket) -> tuple[str, ...]:
 
 
 def _remember(write: Write, bucket: Bucket) -> Bucket:
-    return bucket._replace(recent=_recent(write, bucket))
+    return renewed(bucket, bucket.cells, recent=_recent(write, bucket))
 
 
 def _still_planned_for(write: Refill, bucket: Bucket) -> bool:

@@ -33,8 +33,13 @@ class Refusal(Exception):
 
 async def take_all(scope: Scope, charges: Sequence[Charge], *, speculative: bool) -> Ledger:
     """Charge every level at once. If one is short or fails, undo the others."""
+    outcomes: Sequence[Taken | Shortage | BaseException]
     try:
-        outcomes = await _outcomes(scope, charges, speculative)
+        if len(charges) == 1:
+            outcomes = (await take(scope, charges[0], speculative=speculative),)
+        else:
+            flows = [take(scope, charge, speculative=speculative) for charge in charges]
+            outcomes = await scope.io.gather(flows)
     except BaseException:
         await undo(scope, charges)
         raise
@@ -43,16 +48,6 @@ async def take_all(scope: Scope, charges: Sequence[Charge], *, speculative: bool
         return ledger
     await undo(scope, charges)
     raise _worst(outcomes)
-
-
-async def _outcomes(
-    scope: Scope, charges: Sequence[Charge], speculative: bool
-) -> list[Taken | Shortage | BaseException]:
-    if len(charges) == 1:
-        return [await take(scope, charges[0], speculative=speculative)]
-    return await scope.io.gather(
-        [take(scope, charge, speculative=speculative) for charge in charges]
-    )
 
 
 def _worst(outcomes: Sequence[Taken | Shortage | BaseException]) -> BaseException:

@@ -101,34 +101,28 @@ def require_known(wanted_milli: Mapping[str, int], limits: LimitSet, field_name:
 
 async def take(scope: Scope, charge: Charge, *, speculative: bool = True) -> Taken | Shortage:
     """Charge the bucket, in one call when its balance is there."""
-    outcome = await (_begin(scope, charge) if speculative else _look(scope, charge))
+    outcome: Outcome
+    if speculative:
+        io, image = scope.io, scope.images.get(charge.address)
+        charge.sent = plan_first(charge.intent, image, io.operation_id(), io.now_ms())
+        outcome = await send(scope, charge.address, charge.sent)
+    else:
+        outcome = await _look(scope, charge)
     for _ in range(_MAX_ATTEMPTS):
         if isinstance(outcome, Granted):
             return _record(charge, outcome.bucket)
+        charge.sent = None
         planned = await _plan(scope, charge, outcome)
         if isinstance(planned, Shortage):
             return planned
-        outcome = await _dispatch(scope, charge, planned)
+        charge.sent = planned
+        outcome = await send(scope, charge.address, planned)
     raise StorageUnavailable(f"{charge.address} is too contended", retryable=True)
-
-
-async def _begin(scope: Scope, charge: Charge) -> Outcome:
-    io, image = scope.io, scope.images.get(charge.address)
-    write = plan_first(charge.intent, image, io.operation_id(), io.now_ms())
-    return await _dispatch(scope, charge, write)
 
 
 async def _look(scope: Scope, charge: Charge) -> Refused | Absent:
     bucket = (await scope.store.buckets.read([charge.address])).get(charge.address)
     return Absent() if bucket is None else Refused(bucket)
-
-
-async def _dispatch(scope: Scope, charge: Charge, write: Write) -> Outcome:
-    charge.sent = write
-    outcome = await send(scope, charge.address, write)
-    if not isinstance(outcome, Granted):
-        charge.sent = None
-    return outcome
 
 
 def _record(charge: Charge, bucket: Bucket) -> Taken:

@@ -19,7 +19,7 @@ from ..core.models import OnUnavailable
 from ..core.naming import validate_amount, validate_consume
 from .acquire import Refusal, refund, settle, take_all
 from .cascade import Request, charges, make_request
-from .charge import Charge, require_known
+from .charge import require_known
 from .scope import Scope
 from .waiting import take_in_time
 
@@ -66,21 +66,21 @@ class Terms:
 async def open_lease(scope: Scope, request: Request, terms: Terms) -> LeaseRecord:
     """Charge every level of the chain and return the lease on it."""
     record = LeaseRecord(scope, request, terms.on_unavailable, terms.fallback)
+    speculative = terms.speculative
     try:
-        planned, record.ledger = await _charged(scope, request, terms)
+        if terms.timeout is None:
+            planned = await charges(scope, request)
+            record.ledger = await take_all(scope, planned, speculative=speculative)
+        else:
+            planned, record.ledger = await take_in_time(
+                scope, request, terms.timeout, speculative=speculative
+            )
         record.limits = planned[0].limits
     except Refusal as refusal:
         raise refusal.to_error() from None
     except StorageUnavailable as error:
         _bear(record, error)
     return record
-
-
-async def _charged(scope: Scope, request: Request, terms: Terms) -> tuple[list[Charge], Ledger]:
-    if terms.timeout is not None:
-        return await take_in_time(scope, request, terms.timeout, speculative=terms.speculative)
-    planned = await charges(scope, request)
-    return planned, await take_all(scope, planned, speculative=terms.speculative)
 
 
 async def consume(record: LeaseRecord, amounts: Mapping[str, int]) -> None:
