@@ -1,0 +1,33 @@
+"""The command line: `zae-limiter`."""
+
+from __future__ import annotations
+
+import click
+
+from .._version import __version__
+from .audit import audit
+from .bucket import bucket
+from .commands import Commands
+from .config import config
+from .entity import entity
+from .namespace import namespace
+from .options import examples
+from .resource import resource
+from .system import system
+from .usage import usage
+
+__all__ = ["cli"]
+
+
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["--help", "-h"]},
+    epilog=examples("demo", "resource set-defaults gpt-4 -l rpm:100", "bucket show key-1 gpt-4"),
+)
+@click.version_option(__version__, prog_name="zae-limiter", message="%(version)s")
+def cli() -> None:
+    """Distributed token-bucket rate limits."""
+
+
+for group in (audit, bucket, config, entity, namespace, resource, system, usage):
+    cli.add_command(group)

@@ -1,0 +1,5 @@
+"""`python -m zae_limiter.cli`."""
+
+from . import cli
+
+cli(prog_name="zae-limiter")

@@ -1,0 +1,55 @@
+"""`zae-limiter audit`: who changed what, when."""
+
+from __future__ import annotations
+
+import click
+
+from ..core.audit import AuditEvent
+from .options import examples, json_option, page_option, store_options
+from .output import print_json, print_table
+from .target import Target
+
+
+@click.group()
+def audit() -> None:
+    """Changes that were made."""
+
+
+@audit.command(
+    "list",
+    epilog=examples(
+        "audit list -e key-1",
+        "audit list -e '$RESOURCE:gpt-4'",
+    ),
+)
+@click.option(
+    "--entity-id",
+    "-e",
+    required=True,
+    help="The entity; $SYSTEM and $RESOURCE:name for defaults.",
+)
+@page_option
+@click.option("--start-event-id", help="Only what is older than this event.")
+@json_option
+@store_options
+def list_events(
+    entity_id: str, limit: int, start_event_id: str | None, as_json: bool, target: Target
+) -> None:
+    """List the changes of an entity or of defaults, newest first."""
+    with target.connect() as repository:
+        found = repository.get_audit_events(entity_id, limit, start_event_id)
+    if as_json:
+        print_json([event.to_dict() for event in found])
+    elif not found:
+        click.echo(f"No audit events for '{entity_id}'")
+    else:
+        _print_events(found, limit)
+
+
+def _print_events(found: list[AuditEvent], limit: int) -> None:
+    print_table(
+        ["Timestamp", "Action", "Principal", "Resource"],
+        [(e.timestamp, e.action, e.principal or "-", e.resource or "-") for e in found],
+    )
+    if len(found) == limit:
+        click.echo(f"There may be more: --start-event-id {found[-1].event_id}")

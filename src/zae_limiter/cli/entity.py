@@ -1,0 +1,294 @@
+"""`zae-limiter entity`: who is limited, and limits of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+
+import click
+
+from ..core.exceptions import EntityNotFoundError
+from ..core.limit import Limit
+from ..core.models import Entity
+from ..flows.audit import MAX_PAGE
+from ..sync_repository import SyncRepository
+from .options import (
+    config_resource_option,
+    examples,
+    json_option,
+    limits_option,
+    store_options,
+    yes_option,
+)
+from .output import print_fields, print_json, print_limits, print_lines, print_table
+from .patience import patience
+from .target import Target
+
+
+@click.group()
+def entity() -> None:
+    """Entities (keys, projects, organisations) and limits of their own."""
+
+
+def _read_pairs(
+    ctx: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
+) -> dict[str, str]:
+    pairs = [text.partition("=") for text in texts]
+    for key, equals, _ in pairs:
+        if not key or not equals:
+            raise click.BadParameter("must be KEY=VALUE")
+    return {key: value for key, _, value in pairs}
+
+
+_metadata_option = click.option(
+    "--metadata",
+    "-m",
+    multiple=True,
+    callback=_read_pairs,
+    metavar="KEY=VALUE",
+    help="Free text to keep with the entity. Repeat for several.",
+)
+
+
+@entity.command(
+    epilog=examples(
+        "entity create acme",
+        "entity create key-1 --parent acme --cascade",
+    )
+)
+@click.argument("entity_id")
+@click.option("--display-name", help="A name for people; by default the id.")
+@click.option("--parent", "parent_id", help="The id of the parent.")
+@click.option(
+    "--cascade/--no-cascade", default=False, help="Charge what it takes to its parent too."
+)
+@_metadata_option
+@json_option
+@store_options
+def create(
+    entity_id: str,
+    display_name: str | None,
+    parent_id: str | None,
+    cascade: bool,
+    metadata: dict[str, str],
+    as_json: bool,
+    target: Target,
+) -> None:
+    """Store a new entity. The parent need not exist yet."""
+    with target.open() as repository:
+        created = repository.create_entity(
+            entity_id, display_name, parent_id, cascade, metadata or None
+        )
+    if as_json:
+        print_json(asdict(created))
+    else:
+        _print_entity(f"Created entity '{created.id}'", created)
+
+
+def _print_entity(title: str, found: Entity) -> None:
+    pairs = ", ".join(f"{key}={value}" for key, value in sorted(found.metadata.items()))
+    print_fields(
+        title,
+        {
+            "Name": found.name,
+            "Parent": found.parent_id,
+            "Cascade": "yes" if found.cascade else "no",
+            "Metadata": pairs or None,
+            "Created": found.created_at,
+            "Version": found.version,
+        },
+    )
+
+
+@entity.command(epilog=examples("entity show key-1"))
+@click.argument("entity_id")
+@json_option
+@store_options
+def show(entity_id: str, as_json: bool, target: Target) -> None:
+    """Show an entity."""
+    with target.connect() as repository:
+        found = _require(repository, entity_id)
+    if as_json:
+        print_json(asdict(found))
+    else:
+        _print_entity(f"Entity: {found.id}", found)
+
+
+def _require(repository: SyncRepository, entity_id: str) -> Entity:
+    found = repository.get_entity(entity_id)
+    if found is None:
+        raise EntityNotFoundError(entity_id)
+    return found
+
+
+@entity.command(epilog=examples("entity update key-1 -m tier=gold -m trial="))
+@click.argument("entity_id")
+@click.option("--display-name", help="A new name for people.")
+@_metadata_option
+@click.option(
+    "--expected-version", type=int, help="Refuse if the entity has changed since this version."
+)
+@json_option
+@store_options
+def update(
+    entity_id: str,
+    display_name: str | None,
+    metadata: dict[str, str],
+    expected_version: int | None,
+    as_json: bool,
+    target: Target,
+) -> None:
+    """Change an entity's name or metadata. Other metadata stays; `-m KEY=` removes a key."""
+    if display_name is None and not metadata:
+        raise click.UsageError("Nothing to change: give --display-name or --metadata.")
+    with target.connect() as repository:
+        stored = _require(repository, entity_id)
+        changed = repository.update_entity(
+            entity_id,
+            name=display_name,
+            metadata={k: v for k, v in {**stored.metadata, **metadata}.items() if v},
+            expected_version=stored.version if expected_version is None else expected_version,
+        )
+    if as_json:
+        print_json(asdict(changed))
+    else:
+        _print_entity(f"Updated entity '{entity_id}'", changed)
+
+
+@entity.command(epilog=examples("entity delete key-1 --yes"))
+@click.argument("entity_id")
+@yes_option
+@store_options
+def delete(entity_id: str, yes: bool, target: Target) -> None:
+    """Delete an entity with its limits, buckets and usage. Its audit events stay."""
+    with target.connect() as repository:
+        existed = repository.get_entity(entity_id) is not None
+        if not yes:
+            click.confirm(
+                f"Delete entity '{entity_id}' with its limits, buckets and usage?", abort=True
+            )
+        with patience(f"Deleting entity '{entity_id}'"):
+            repository.delete_entity(entity_id)
+    if existed:
+        click.echo(f"Deleted entity '{entity_id}'")
+    else:
+        click.echo(f"No entity '{entity_id}'; deleted what else was stored for it")
+
+
+@entity.command(epilog=examples("entity children acme"))
+@click.argument("parent_id")
+@json_option
+@store_options
+def children(parent_id: str, as_json: bool, target: Target) -> None:
+    """List the entities whose parent this is."""
+    with target.connect() as repository:
+        found = repository.get_children(parent_id)
+    if as_json:
+        print_json([asdict(child) for child in found])
+    elif not found:
+        click.echo(f"No children of entity '{parent_id}'")
+    else:
+        print_table(
+            ["Entity", "Name", "Cascade", "Created"],
+            [(c.id, c.name, "yes" if c.cascade else "no", c.created_at) for c in found],
+        )
+
+
+@entity.command(
+    "set-limits",
+    epilog=examples("entity set-limits key-1 -r gpt-4 -l rpm:100 -l tpm:10000/min:20000"),
+)
+@click.argument("entity_id")
+@config_resource_option
+@limits_option
+@store_options
+def set_limits(entity_id: str, resource: str, limits: tuple[Limit, ...], target: Target) -> None:
+    """Give an entity limits of its own; they replace those it had."""
+    with target.open() as repository:
+        repository.set_limits(entity_id, list(limits), resource)
+    click.echo(f"Set {len(limits)} limit(s) for entity '{entity_id}' (resource '{resource}'):")
+    print_limits(limits)
+
+
+@entity.command("get-limits", epilog=examples("entity get-limits key-1 -r gpt-4"))
+@click.argument("entity_id")
+@config_resource_option
+@json_option
+@store_options
+def get_limits(entity_id: str, resource: str, as_json: bool, target: Target) -> None:
+    """Show the limits that an entity has of its own."""
+    with target.connect() as repository:
+        limits = repository.get_limits(entity_id, resource)
+    if as_json:
+        print_json([limit.to_dict() for limit in limits])
+    elif not limits:
+        click.echo(f"No limits configured for entity '{entity_id}' (resource '{resource}')")
+    else:
+        click.echo(f"Limits for entity '{entity_id}' (resource '{resource}'):")
+        print_limits(limits)
+
+
+@entity.command(
+    "delete-limits",
+    epilog=examples("entity delete-limits key-1 -r gpt-4 --yes"),
+)
+@click.argument("entity_id")
+@config_resource_option
+@yes_option
+@store_options
+def delete_limits(entity_id: str, resource: str, yes: bool, target: Target) -> None:
+    """Take an entity's own limits away: the next level decides again."""
+    with target.connect() as repository:
+        what = f"limits for entity '{entity_id}' (resource '{resource}')"
+        if not yes and not click.confirm(f"Delete {what}?"):
+            click.echo("Cancelled")
+            return
+        repository.delete_limits(entity_id, resource)
+    click.echo(f"Deleted {what}")
+
+
+@entity.command("list", epilog=examples("entity list --with-custom-limits gpt-4"))
+@click.option(
+    "--with-custom-limits",
+    "resource",
+    required=True,
+    metavar="RESOURCE",
+    help="The resource for which they have limits of their own.",
+)
+@click.option("--limit", type=click.IntRange(1, MAX_PAGE), help="How many to fetch at a time.")
+@json_option
+@store_options
+def list_entities(resource: str, limit: int | None, as_json: bool, target: Target) -> None:
+    """List the entities that have limits of their own for a resource."""
+    with target.connect() as repository:
+        found = list(_all_pages(repository, resource, limit))
+    if as_json:
+        print_json(found)
+    elif not found:
+        click.echo(f"No entities with custom limits for resource '{resource}'")
+    else:
+        print_lines(found)
+
+
+def _all_pages(repository: SyncRepository, resource: str, limit: int | None) -> Iterator[str]:
+    cursor: str | None = None
+    while True:
+        page, cursor = repository.list_entities_with_custom_limits(resource, limit, cursor)
+        yield from page
+        if cursor is None:
+            return
+
+
+@entity.command("list-resources", epilog=examples("entity list-resources"))
+@json_option
+@store_options
+def list_resources(as_json: bool, target: Target) -> None:
+    """List the resources for which some entity has limits of its own."""
+    with target.connect() as repository:
+        found = repository.list_resources_with_entity_configs()
+    if as_json:
+        print_json(found)
+    elif not found:
+        click.echo("No resources with entity limits")
+    else:
+        print_lines(found)

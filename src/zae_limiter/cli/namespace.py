@@ -1,0 +1,134 @@
+"""`zae-limiter namespace`: tenants of one store, each with data of its own."""
+
+from __future__ import annotations
+
+import click
+
+from ..core.exceptions import NamespaceNotFoundError
+from .options import examples, json_option, registry_options, yes_option
+from .output import print_fields, print_json, print_table
+from .patience import patience
+from .target import Target
+
+
+@click.group()
+def namespace() -> None:
+    """Namespaces: each keeps its entities, limits and usage to itself."""
+
+
+@namespace.command(epilog=examples("namespace register tenant-a tenant-b"))
+@click.argument("namespaces", nargs=-1, required=True)
+@json_option
+@registry_options
+def register(namespaces: tuple[str, ...], as_json: bool, target: Target) -> None:
+    """Register one or more names. Those that are registered stay as they are."""
+    with target.registry(create=True) as registry:
+        ids = registry.register_namespaces(list(namespaces))
+    if as_json:
+        print_json(ids)
+        return
+    for name, namespace_id in ids.items():
+        click.echo(f"Registered namespace '{name}' (id: {namespace_id})")
+
+
+@namespace.command("list", epilog=examples("namespace list"))
+@json_option
+@registry_options
+def list_namespaces(as_json: bool, target: Target) -> None:
+    """List the namespaces."""
+    with target.registry() as registry:
+        found = registry.list_namespaces()
+    if as_json:
+        print_json(found)
+    elif not found:
+        click.echo("No namespaces registered")
+    else:
+        print_table(
+            ["Namespace", "Id", "Created"],
+            [(each["name"], each["namespace_id"], each["created_at"]) for each in found],
+        )
+
+
+@namespace.command(epilog=examples("namespace show tenant-a"))
+@click.argument("namespace_name")
+@json_option
+@registry_options
+def show(namespace_name: str, as_json: bool, target: Target) -> None:
+    """Show a namespace."""
+    with target.registry() as registry:
+        found = registry.get_namespace(namespace_name)
+    if found is None:
+        raise NamespaceNotFoundError(namespace_name)
+    if as_json:
+        print_json(found)
+    else:
+        fields = {
+            "Id": found["namespace_id"],
+            "Status": found["status"],
+            "Created": found["created_at"],
+        }
+        print_fields(f"Namespace: {found['name']}", dict(fields))
+
+
+@namespace.command(epilog=examples("namespace delete tenant-a --yes"))
+@click.argument("namespace_name")
+@yes_option
+@registry_options
+def delete(namespace_name: str, yes: bool, target: Target) -> None:
+    """Free a name. Its data stays until it is purged or recovered."""
+    with target.registry() as registry:
+        found = registry.get_namespace(namespace_name)
+        if found is None:
+            raise NamespaceNotFoundError(namespace_name)
+        if not yes:
+            click.confirm(f"Delete namespace '{namespace_name}'?", abort=True)
+        registry.delete_namespace(namespace_name)
+    click.echo(f"Deleted namespace '{namespace_name}'; its data stays")
+    click.echo(f"  To undo:           zae-limiter namespace recover {found['namespace_id']}")
+    click.echo(f"  To delete for good: zae-limiter namespace purge {found['namespace_id']}")
+
+
+@namespace.command(epilog=examples("namespace recover jT3kQx9aBcE"))
+@click.argument("namespace_id")
+@json_option
+@registry_options
+def recover(namespace_id: str, as_json: bool, target: Target) -> None:
+    """Make a deleted namespace active again."""
+    with target.registry() as registry:
+        name = registry.recover_namespace(namespace_id)
+    if as_json:
+        print_json({"name": name, "namespace_id": namespace_id})
+    else:
+        click.echo(f"Recovered namespace '{name}' (id: {namespace_id})")
+
+
+@namespace.command(epilog=examples("namespace orphans"))
+@json_option
+@registry_options
+def orphans(as_json: bool, target: Target) -> None:
+    """List deleted namespaces whose data is still there."""
+    with target.registry() as registry:
+        found = registry.list_orphan_namespaces()
+    if as_json:
+        print_json(found)
+    elif not found:
+        click.echo("No orphan namespaces")
+    else:
+        print_table(
+            ["Id", "Namespace", "Deleted"],
+            [(each["namespace_id"], each["namespace"], each["deleted_at"]) for each in found],
+        )
+
+
+@namespace.command(epilog=examples("namespace purge jT3kQx9aBcE --yes"))
+@click.argument("namespace_id")
+@yes_option
+@registry_options
+def purge(namespace_id: str, yes: bool, target: Target) -> None:
+    """Delete all data of a deleted namespace, for good."""
+    with target.registry() as registry:
+        if not yes:
+            click.confirm(f"Delete all data of namespace id '{namespace_id}' for good?", abort=True)
+        with patience(f"Purging namespace id '{namespace_id}'"):
+            registry.purge_namespace(namespace_id)
+    click.echo(f"Purged namespace id '{namespace_id}'")

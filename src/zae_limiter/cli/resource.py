@@ -1,0 +1,79 @@
+"""`zae-limiter resource`: limits of a resource, for entities that have none of their own."""
+
+from __future__ import annotations
+
+import click
+
+from ..core.limit import Limit
+from .options import examples, json_option, limits_option, store_options, yes_option
+from .output import print_json, print_limits, print_lines
+from .target import Target
+
+
+@click.group()
+def resource() -> None:
+    """Default limits of resources."""
+
+
+@resource.command(
+    "set-defaults",
+    epilog=examples("resource set-defaults gpt-4 -l rpm:100 -l tpm:10000"),
+)
+@click.argument("resource_name")
+@limits_option
+@store_options
+def set_defaults(resource_name: str, limits: tuple[Limit, ...], target: Target) -> None:
+    """Set the limits of a resource; they replace those it had."""
+    with target.open() as repository:
+        repository.set_resource_defaults(resource_name, list(limits))
+    click.echo(f"Set {len(limits)} default(s) for resource '{resource_name}':")
+    print_limits(limits)
+
+
+@resource.command("get-defaults", epilog=examples("resource get-defaults gpt-4"))
+@click.argument("resource_name")
+@json_option
+@store_options
+def get_defaults(resource_name: str, as_json: bool, target: Target) -> None:
+    """Show the limits of a resource."""
+    with target.connect() as repository:
+        limits = repository.get_resource_defaults(resource_name)
+    if as_json:
+        print_json([limit.to_dict() for limit in limits])
+    elif not limits:
+        click.echo(f"No defaults configured for resource '{resource_name}'")
+    else:
+        click.echo(f"Defaults for resource '{resource_name}':")
+        print_limits(limits)
+
+
+@resource.command(
+    "delete-defaults",
+    epilog=examples("resource delete-defaults gpt-4 --yes"),
+)
+@click.argument("resource_name")
+@yes_option
+@store_options
+def delete_defaults(resource_name: str, yes: bool, target: Target) -> None:
+    """Take the limits of a resource away: the system's decide again."""
+    with target.connect() as repository:
+        if not yes and not click.confirm(f"Delete defaults for resource '{resource_name}'?"):
+            click.echo("Cancelled")
+            return
+        repository.delete_resource_defaults(resource_name)
+    click.echo(f"Deleted defaults for resource '{resource_name}'")
+
+
+@resource.command("list", epilog=examples("resource list"))
+@json_option
+@store_options
+def list_resources(as_json: bool, target: Target) -> None:
+    """List the resources that have limits."""
+    with target.connect() as repository:
+        found = repository.list_resources_with_defaults()
+    if as_json:
+        print_json(found)
+    elif not found:
+        click.echo("No resources with defaults")
+    else:
+        print_lines(found)

@@ -1,0 +1,76 @@
+"""`zae-limiter system`: limits for everything that has none."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import click
+
+from ..core.limit import Limit
+from ..core.models import OnUnavailableAction
+from .options import examples, json_option, limits_option, store_options, yes_option
+from .output import print_json, print_limits
+from .target import Target
+
+
+@click.group()
+def system() -> None:
+    """Default limits for everything that has none."""
+
+
+@system.command(
+    "set-defaults",
+    epilog=examples("system set-defaults -l rpm:60 --on-unavailable allow"),
+)
+@limits_option
+@click.option(
+    "--on-unavailable",
+    type=click.Choice(get_args(OnUnavailableAction)),
+    help="What happens while the store cannot answer; what was said before stays.",
+)
+@store_options
+def set_defaults(
+    limits: tuple[Limit, ...], on_unavailable: OnUnavailableAction | None, target: Target
+) -> None:
+    """Set the limits for everything that has none; they replace those there were."""
+    with target.open() as repository:
+        repository.set_system_defaults(list(limits), on_unavailable)
+    click.echo(f"Set {len(limits)} system default(s):")
+    print_limits(limits)
+    _print_on_unavailable(on_unavailable)
+
+
+def _print_on_unavailable(action: OnUnavailableAction | None) -> None:
+    if action is not None:
+        click.echo(f"  On unavailable: {action}")
+
+
+@system.command("get-defaults", epilog=examples("system get-defaults"))
+@json_option
+@store_options
+def get_defaults(as_json: bool, target: Target) -> None:
+    """Show the limits for everything that has none."""
+    with target.connect() as repository:
+        limits, on_unavailable = repository.get_system_defaults()
+    if as_json:
+        shown = [limit.to_dict() for limit in limits]
+        print_json({"limits": shown, "on_unavailable": on_unavailable})
+    elif not limits and on_unavailable is None:
+        click.echo("No system defaults configured")
+    else:
+        click.echo("System defaults:")
+        print_limits(limits)
+        _print_on_unavailable(on_unavailable)
+
+
+@system.command("delete-defaults", epilog=examples("system delete-defaults --yes"))
+@yes_option
+@store_options
+def delete_defaults(yes: bool, target: Target) -> None:
+    """Take the system's limits and its word on outages away."""
+    with target.connect() as repository:
+        if not yes and not click.confirm("Delete all system defaults?"):
+            click.echo("Cancelled")
+            return
+        repository.delete_system_defaults()
+    click.echo("Deleted system defaults")

@@ -1,0 +1,112 @@
+"""`zae-limiter usage`: what was used, by hour, day and month."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from ..core.models import UsageSnapshot, UsageSummary
+from ..core.windows import WINDOW_TYPES
+from .options import Command, examples, json_option, page_option, store_options
+from .output import print_json, print_table
+from .target import Target
+
+
+@click.group()
+def usage() -> None:
+    """What entities used of resources."""
+
+
+def _filter_options(command: Command) -> Command:
+    for option in (
+        click.option("--end", "end_time", help="Windows that begin then or before, ISO 8601."),
+        click.option("--start", "start_time", help="Windows that begin then or later, ISO 8601."),
+        click.option(
+            "--window", "-w", "window_type", type=click.Choice(WINDOW_TYPES), help="Only these."
+        ),
+        click.option("--resource", "-r", help="The resource. This or the entity is needed."),
+        click.option("--entity-id", "-e", help="The entity. This or the resource is needed."),
+    ):
+        command = option(command)
+    return command
+
+
+def _require_subject(filters: dict[str, Any]) -> None:
+    if filters["entity_id"] is None and filters["resource"] is None:
+        raise click.UsageError("Give --entity-id, --resource or both.")
+
+
+@usage.command("list", epilog=examples("usage list -e key-1 -w hourly"))
+@_filter_options
+@page_option
+@json_option
+@store_options
+def list_usage(limit: int, as_json: bool, target: Target, **filters: Any) -> None:
+    """List usage by window, newest first."""
+    _require_subject(filters)
+    with target.connect() as repository:
+        found, following = repository.get_usage_snapshots(limit=limit, **filters)
+    if as_json:
+        print_json([asdict(snapshot) for snapshot in found])
+    elif not found:
+        click.echo("No usage found")
+    else:
+        _print_snapshots(found)
+        if following is not None:
+            click.echo("There is more: narrow it by --start and --end, or raise --limit")
+
+
+def _print_snapshots(found: list[UsageSnapshot]) -> None:
+    print_table(
+        ["Window Start", "Type", "Resource", "Entity", "Events", "Counters"],
+        [
+            (
+                s.window_start,
+                s.window_type,
+                s.resource,
+                s.entity_id,
+                f"{s.total_events:,}",
+                _used(s),
+            )
+            for s in found
+        ],
+        right=["Events"],
+    )
+
+
+def _used(snapshot: UsageSnapshot) -> str:
+    return ", ".join(f"{name}={used:,}" for name, used in sorted(snapshot.counters.items()))
+
+
+@usage.command(epilog=examples("usage summary -r gpt-4 -w daily"))
+@_filter_options
+@json_option
+@store_options
+def summary(as_json: bool, target: Target, **filters: Any) -> None:
+    """Add usage up over windows."""
+    _require_subject(filters)
+    with target.connect() as repository:
+        found = repository.get_usage_summary(**filters)
+    if as_json:
+        print_json(asdict(found))
+    elif not found.snapshot_count:
+        click.echo("No usage found")
+    else:
+        _print_summary(found)
+
+
+def _print_summary(found: UsageSummary) -> None:
+    click.echo(
+        f"{found.snapshot_count:,} window(s) from {found.min_window_start}"
+        f" to {found.max_window_start}"
+    )
+    print_table(
+        ["Limit", "Total", "Average"],
+        [
+            (name, f"{total:,}", f"{found.average[name]:,.1f}")
+            for name, total in sorted(found.total.items())
+        ],
+        right=["Total", "Average"],
+    )

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zae_limiter.cli.limit_syntax import format_limit, format_rate, parse_limit
+from zae_limiter.core.exceptions import InvalidNameError
+from zae_limiter.core.limit import Limit
+from zae_limiter.core.naming import MAX_AMOUNT, MAX_PERIOD_SECONDS, WCU
+
+NAMES = st.from_regex(r"[a-zA-Z][a-zA-Z0-9_.\-]{0,63}", fullmatch=True).filter(lambda n: n != WCU)
+AMOUNTS = st.integers(1, MAX_AMOUNT)
+UNITS = {"sec": 1, "min": 60, "hour": 3600, "day": 86_400}
+PERIODS = st.one_of(
+    st.integers(1, MAX_PERIOD_SECONDS),
+    st.builds(int.__mul__, st.sampled_from(list(UNITS.values())), st.integers(1, 400)),
+)
+LIMITS = st.builds(Limit, NAMES, AMOUNTS, AMOUNTS, PERIODS)
+
+
+@given(LIMITS)
+def test_what_is_printed_can_be_typed(limit: Limit) -> None:
+    assert parse_limit(format_limit(limit)) == limit
+
+
+@given(NAMES, AMOUNTS, AMOUNTS, st.integers(1, 400), st.sampled_from(list(UNITS)))
+def test_the_typed_form(name: str, rate: int, burst: int, count: int, unit: str) -> None:
+    parsed = parse_limit(f"{name}:{rate}/{count}{unit}:{burst}")
+    assert parsed == Limit(name, burst, rate, count * UNITS[unit])
+
+
+@given(st.text())
+def test_any_text_is_a_limit_or_refused(text: str) -> None:
+    try:
+        limit = parse_limit(text)
+    except (ValueError, InvalidNameError):
+        return
+    assert parse_limit(format_limit(limit)) == limit
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [
+        ("rpm:1000", Limit.per_minute("rpm", 1000)),
+        ("rpm:1000/min", Limit.per_minute("rpm", 1000)),
+        ("rpm:1000:1500", Limit.per_minute("rpm", 1000, burst=1500)),
+        ("rps:10/sec:20", Limit.per_second("rps", 10, burst=20)),
+        ("tpd:5/day", Limit.per_day("tpd", 5)),
+        ("tph:5/1hour", Limit.per_hour("tph", 5)),
+        ("t.p-m_:50000/5min", Limit("t.p-m_", 50_000, 50_000, 300)),
+        (" rpm: 1,000/min (burst: 2,000) ", Limit.per_minute("rpm", 1000, burst=2000)),
+    ],
+)
+def test_forms_that_are_understood(text: str, limit: Limit) -> None:
+    assert parse_limit(text) == limit
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "rpm",
+        "rpm:",
+        ":100",
+        "rpm:ten",
+        "rpm:-1",
+        "rpm:1.5",
+        "rpm:10/",
+        "rpm:10/week",
+        "rpm:10/minutes",
+        "rpm:10/min:",
+        "rpm:10/min:20:30",
+        "rpm:1,00",
+        "rpm:0",
+        "rpm:10:0",
+        "rpm:10/0min",
+        "rpm:\u0661\u0660",
+    ],
+)
+def test_forms_that_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is not name:rate|must be positive"):
+        parse_limit(text)
+
+
+@pytest.mark.parametrize("text", ["wcu:10", "1rpm:10", "r#m:10"])
+def test_names_that_are_refused(text: str) -> None:
+    with pytest.raises(InvalidNameError):
+        parse_limit(text)
+
+
+@pytest.mark.parametrize(
+    ("limit", "text"),
+    [
+        (Limit.per_minute("rpm", 1000), "rpm: 1,000/min"),
+        (Limit.per_minute("rpm", 1000, burst=1500), "rpm: 1,000/min (burst: 1,500)"),
+        (Limit("rpm", 7, 7, 300), "rpm: 7/5min"),
+        (Limit("rpm", 7, 7, 90), "rpm: 7/90sec"),
+        (Limit("rpm", 7, 7, 7200), "rpm: 7/2hour"),
+        (Limit.per_day("rpm", 7), "rpm: 7/day"),
+    ],
+)
+def test_limits_are_printed_with_the_largest_exact_unit(limit: Limit, text: str) -> None:
+    assert format_limit(limit) == text
+    assert format_rate(limit) in text
