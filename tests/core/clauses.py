@@ -32,14 +32,13 @@ def clauses(write: Write, bucket: Bucket) -> dict[str, bool]:
         case Adjust():
             return {}
         case Speculate() | Drain():
+            taken = list(_taken(write, bucket))
             return {
                 "limits": write.fingerprint == bucket.fingerprint,
-                "fresh": write.refilled_since_ms <= bucket.refilled_at_ms,
-                "tokens": all(
-                    amount <= max(0, bucket.cells[name].tokens_milli)
-                    for name, amount in write.takes_milli.items()
-                    if name in bucket.cells
-                ),
+                "since": write.refilled_since_ms <= bucket.refilled_at_ms,
+                "shard_count": write.shard_count == bucket.shard_count,
+                "tokens": all(cell.tokens_milli >= amount for cell, amount, _ in taken),
+                "overflow": all(cell.tokens_milli <= roof_milli for cell, _, roof_milli in taken),
                 "expiry": isinstance(write, Drain) or not bucket.is_expired(write.at_ms),
             }
         case Refill():
@@ -55,6 +54,13 @@ def clauses(write: Write, bucket: Bucket) -> dict[str, bool]:
             }
         case _:
             assert_never(write)
+
+
+def _taken(write: Speculate | Drain, bucket: Bucket) -> Iterator[tuple[Cell, int, int]]:
+    """Each limit of which something is taken: as it is stored, how much, and its roof."""
+    for name, amount_milli in write.takes_milli.items():
+        if amount_milli > 0 and name in bucket.cells:
+            yield bucket.cells[name], amount_milli, write.roofs_milli[name]
 
 
 def _kept(write: Refill, bucket: Bucket) -> Iterator[tuple[Cell, Cell, Cell]]:

@@ -125,7 +125,8 @@ def plan_restamp(intent: Intent, bucket: Bucket, operation: str, now_ms: int) ->
 
 def _stamped(intent: Intent, bucket: Bucket, now_ms: int) -> Bucket:
     ttl = intent.ttl_seconds
-    stamps = (None if ttl is None else now_ms // 1000 + ttl, intent.parent_id, intent.cascade)
+    expires_at_s = None if ttl is None else -(-now_ms // 1000) + ttl
+    stamps = (expires_at_s, intent.parent_id, intent.cascade)
     if stamps == (bucket.expires_at_s, bucket.parent_id, bucket.cascade):
         return bucket
     return bucket._replace(expires_at_s=stamps[0], parent_id=stamps[1], cascade=stamps[2])

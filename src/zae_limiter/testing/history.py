@@ -6,9 +6,8 @@ came back, is at most
     capacity + rate * (length of the interval + skew)
 
 because at its begin the bucket held no more than its capacity, at its end it was not in
-debt, and in between it gained no more than the rate. The skew is how far the clocks of
-those who wrote may have been apart, their delays included (and `LimitSet.stale_after_ms`:
-writers that know the bucket's refill to be that recent do not refill it again).
+debt, and in between it gained no more than the rate. The skew is how far apart the clocks
+of those who wrote may have been, the time included that a write takes to arrive.
 
 Corrections count inside an interval, but none begins with one: an adjust may charge late
 for what was used before.

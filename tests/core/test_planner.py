@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.core.strategies import limit_sets, quick
+from zae_limiter.core.composite import Bucket, Cell, at, full_bucket, refill, take
+from zae_limiter.core.limit import Limit, LimitSet
+from zae_limiter.core.planner import Intent, Short, plan, plan_create, plan_first, plan_restamp
+from zae_limiter.core.writes import Create, Drain, Granted, Refill, Refused, Speculate, apply
+
+NOW_MS = 1_000_000
+LIMITS = LimitSet.of([Limit.per_minute("rpm", 60), Limit.per_minute("tpm", 6000)])
+OTHER = LimitSet.of([Limit.per_minute("rpm", 30), Limit.per_minute("tpm", 6000)])
+FULL = full_bucket(LIMITS, NOW_MS)
+USED = take(FULL, {"rpm": 10_000}, 10)
+EMPTY = take(FULL, {"rpm": 60_000}, 60)
+EXPIRED = USED._replace(expires_at_s=NOW_MS // 1000)
+
+
+def wants(limits: LimitSet = LIMITS, ttl_seconds: int | None = None, **takes_milli: int) -> Intent:
+    return Intent(limits, takes_milli, 2, ttl_seconds, "org", True)
+
+
+@pytest.mark.parametrize(
+    ("image", "intent", "later_ms", "expected"),
+    [
+        (USED, wants(rpm=1000), 0, Drain),
+        (USED, wants(rpm=50_000), 0, Drain),
+        (USED, wants(rpm=50_001), 0, Short),
+        (USED, wants(rpm=50_001), 1, Refill),
+        (USED, wants(rpm=1000), 9_999, Drain),
+        (USED, wants(rpm=1000), 10_000, Refill),
+        (USED, wants(rpm=1000), -5000, Drain),
+        (USED, wants(rpm=60_001), 10_000, Short),
+        (FULL, wants(rpm=1000), 0, Refill),
+        (FULL, wants(rpm=60_000), 0, Refill),
+        (FULL, wants(rpm=0), 0, Drain),
+        (USED, wants(rpm=1000, tpm=1), 0, Refill),
+        (EMPTY, wants(rpm=1), 0, Short),
+        (EMPTY, wants(rpm=1000), 999, Short),
+        (EMPTY, wants(rpm=1000), 1000, Refill),
+        (EMPTY, wants(rpm=0), 0, Drain),
+        (EMPTY, wants(), 0, Drain),
+        (EXPIRED, wants(rpm=1000), 0, Refill),
+        (USED, wants(OTHER, rpm=30_000), 0, Refill),
+        (USED, wants(OTHER, rpm=30_001), 0, Short),
+        (EMPTY, wants(OTHER, rpm=1000), 500, Short),
+    ],
+)
+def test_the_image_decides_which_write_comes_next(
+    image: Bucket, intent: Intent, later_ms: int, expected: type
+) -> None:
+    assert type(plan(intent, image, "op", NOW_MS + later_ms)) is expected
+
+
+@pytest.mark.parametrize(
+    ("image", "intent", "later_ms", "expected"),
+    [
+        (None, wants(rpm=1000), 0, Speculate),
+        (USED._replace(fingerprint="other"), wants(rpm=1000), 0, Speculate),
+        (USED, wants(rpm=1000), 0, Drain),
+        (USED, wants(rpm=1000), 10_000, Refill),
+        (EMPTY, wants(rpm=1000), 0, Speculate),
+    ],
+)
+def test_the_first_write_does_what_the_last_image_suggests(
+    image: Bucket | None, intent: Intent, later_ms: int, expected: type
+) -> None:
+    assert type(plan_first(intent, image, "op", NOW_MS + later_ms)) is expected
+
+
+def test_speculation_without_an_image_guesses_the_bucket_to_be_half_empty() -> None:
+    write = plan_first(wants(rpm=1000), None, "op", NOW_MS)
+    roofs_milli = {"rpm": 29_999}
+    assert write == Speculate(
+        "op", NOW_MS, LIMITS.fingerprint, {"rpm": 1000}, 2, NOW_MS - 30_000, roofs_milli, 1
+    )
+
+
+def test_taking_by_an_image_demands_what_made_it_right_on_that_image() -> None:
+    image = EMPTY._replace(shard_count=2)
+    write = plan_first(wants(rpm=3000), image, "op", NOW_MS + 2001)
+    roofs_milli = {"rpm": 30_000 - 1001 - 1}
+    assert write == Speculate(
+        "op", NOW_MS + 2001, LIMITS.fingerprint, {"rpm": 3000}, 2, NOW_MS, roofs_milli, 2
+    )
+
+
+def test_a_bucket_that_is_short_is_shown_as_it_stands_now() -> None:
+    short = plan(wants(OTHER, rpm=30_000), EMPTY, "op", NOW_MS + 20_000)
+    assert short == Short(at(EMPTY, OTHER, NOW_MS + 20_000))
+    assert short.bucket.cells["rpm"].tokens_milli == 20_000
+
+
+def test_a_refill_goes_from_the_image_to_what_is_left_after_taking() -> None:
+    write = plan(wants(ttl_seconds=420, rpm=4000), EMPTY, "op", NOW_MS + 5000)
+    assert isinstance(write, Refill)
+    assert (write.operation, write.at_ms, write.before) == ("op", NOW_MS + 5000, EMPTY)
+    after = write.after
+    assert after.cells["rpm"].tokens_milli == 1000
+    assert after.refilled_at_ms == NOW_MS + 5000
+    assert after.acquires == EMPTY.acquires + 2
+    assert (after.parent_id, after.cascade) == ("org", True)
+    assert after.expires_at_s == (NOW_MS + 5000) // 1000 + 420
+
+
+def test_a_bucket_that_does_not_exist_starts_full() -> None:
+    write = plan_create(wants(rpm=4000), "op", NOW_MS)
+    assert isinstance(write, Create)
+    assert write.bucket.cells["rpm"].tokens_milli == 56_000
+    assert write.bucket.cells["tpm"].tokens_milli == 6_000_000
+    assert write.bucket.acquires == 2
+    assert (write.bucket.parent_id, write.bucket.cascade) == ("org", True)
+    assert write.bucket.expires_at_s is None
+
+
+def test_a_bucket_that_does_not_exist_cannot_hold_more_than_its_capacity() -> None:
+    short = plan_create(wants(rpm=60_001), "op", NOW_MS)
+    assert isinstance(short, Short)
+    assert short.bucket.cells == FULL.cells
+
+
+def test_a_restamp_takes_nothing() -> None:
+    write = plan_restamp(wants(OTHER, rpm=5000), FULL, "op", NOW_MS)
+    assert write.after.fingerprint == OTHER.fingerprint
+    assert write.after.cells["rpm"].tokens_milli == 30_000
+    assert write.after.cells["rpm"].consumed_milli == 0
+    assert write.after.acquires == FULL.acquires
+
+
+@pytest.mark.parametrize("now_ms", [1_000_000, 1_000_001, 1_000_999])
+def test_a_bucket_never_expires_before_its_time(now_ms: int) -> None:
+    write = plan_create(wants(ttl_seconds=3, rpm=1000), "op", now_ms)
+    assert isinstance(write, Create)
+    assert not write.bucket.is_expired(now_ms + 2999)
+    assert write.bucket.is_expired(now_ms + 4000)
+
+
+@quick
+@given(st.integers(0, 60_000), st.integers(0, 61_000), st.integers(-2000, 70_000), st.booleans())
+def test_what_is_planned_on_an_image_is_granted_on_that_image(
+    taken_milli: int, wanted_milli: int, later_ms: int, restamp: bool
+) -> None:
+    image = take(FULL, {"rpm": taken_milli}, 1)
+    intent = wants(OTHER if restamp else LIMITS, rpm=wanted_milli)
+    planned = plan(intent, image, "op", NOW_MS + later_ms)
+    if isinstance(planned, Short):
+        assert planned.bucket.cells["rpm"].tokens_milli < wanted_milli
+        return
+    outcome = apply(planned, image)
+    assert isinstance(outcome, Granted)
+    standing = at(image, intent.limits, NOW_MS + later_ms).cells["rpm"].tokens_milli
+    seen = image.cells["rpm"].tokens_milli if isinstance(planned, Drain) else standing
+    assert outcome.bucket.cells["rpm"].tokens_milli == seen - wanted_milli
+
+
+def any_bucket(limits: LimitSet, data: st.DataObject) -> Bucket:
+    """Any balance below the ceiling with any remainder, or full with none."""
+    shard_count = data.draw(st.sampled_from([1, 1, 2, 4]))
+    bucket = full_bucket(limits, NOW_MS + data.draw(st.integers(-2000, 2000)))
+    bucket = bucket._replace(shard_count=shard_count, shard=shard_count - 1)
+
+    def balance(name: str, cell: Cell) -> Cell:
+        ceiling_milli = bucket.ceiling_milli(name)
+        tokens_milli = ceiling_milli - data.draw(st.integers(0, 2000))
+        last = bucket.period_ms(name) - 1 if tokens_milli < ceiling_milli else 0
+        remainder = data.draw(st.sampled_from([0, last]))
+        return cell._replace(tokens_milli=tokens_milli, remainder=remainder)
+
+    cells = {name: balance(name, cell) for name, cell in bucket.cells.items()}
+    return bucket._replace(cells=cells)
+
+
+@settings(max_examples=200, deadline=None)
+@given(limit_sets("rpm", "tpm", max_amount=4), st.data())
+def test_taking_without_a_refill_is_exactly_refilling_and_taking(
+    limits: LimitSet, data: st.DataObject
+) -> None:
+    """Whatever image the write was planned from: if it is granted, no time was credited that
+    a full bucket let pass, and none was lost."""
+    bucket = any_bucket(limits, data)
+    image = data.draw(st.sampled_from([None, bucket, any_bucket(limits, data)]))
+    now_ms = NOW_MS + data.draw(st.integers(-3000, 6000))
+    takes_milli = {name: data.draw(st.sampled_from([0, 1, 500])) for name in limits.by_name}
+    intent = Intent(limits, takes_milli, 1, None, None, False)
+    write = plan_first(intent, image, "op", now_ms)
+    outcome = apply(write, bucket)
+    if isinstance(outcome, Refused) or isinstance(write, Refill):
+        return
+    assert isinstance(outcome, Granted)
+    assert (
+        refill(outcome.bucket, now_ms).cells == take(refill(bucket, now_ms), takes_milli, 1).cells
+    )
