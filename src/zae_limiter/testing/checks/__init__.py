@@ -1,0 +1,1 @@
+"""The checks of `testing.conformance`, one file for each role of a store."""

@@ -1,0 +1,249 @@
+"""Bucket items: every write is `core.writes.apply`, atomically."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...core.composite import Bucket, BucketAddress, at
+from ...core.limit import MILLI, Limit, LimitSet
+from ...core.naming import MAX_AMOUNT
+from ...core.planner import Intent, plan, plan_restamp
+from ...core.writes import ABSENT, Granted, Outcome, Refill, Refused, Write, apply
+from .trial import LIMITS, Trial, expect, same
+
+_FEWER = LimitSet.of([Limit.per_second("rpm", 7)])
+
+
+async def agreed(trial: Trial, address: BucketAddress, write: Write) -> Outcome:
+    """Send a write that must be answered, and take effect, as `apply` says."""
+    before = await trial.bucket(address)
+    wanted = apply(write, before)
+    found = await trial.write(address, write)
+    same(found, wanted, f"{type(write).__name__} was answered differently than apply answers")
+    after = wanted.bucket if isinstance(wanted, Granted) else before
+    same(await trial.bucket(address), after, f"{type(write).__name__} left another bucket")
+    return found
+
+
+async def check_only_create_makes_a_bucket(trial: Trial) -> None:
+    address = trial.address()
+    image = trial.create().bucket
+    refill = Refill(trial.io.operation_id(), trial.now_ms, image, image)
+    for write in (trial.speculate(rpm=1), trial.drain(rpm=1), trial.adjust(rpm=-1), refill):
+        same(await agreed(trial, address, write), ABSENT, "A bucket came from nothing")
+    expect(isinstance(await agreed(trial, address, trial.create()), Granted), "Create was refused")
+    expect(isinstance(await agreed(trial, address, trial.create()), Refused), "Created twice")
+
+
+async def check_a_take_needs_tokens_and_the_same_limits(trial: Trial) -> None:
+    address = trial.address()
+    await agreed(trial, address, trial.create({"rpm": 40 * MILLI}))
+    for write in (
+        trial.speculate(rpm=60 * MILLI),
+        trial.speculate(rpm=1),
+        trial.speculate(tpm=1, rpm=0),
+        trial.drain(rpm=1, tpm=1),
+        trial.drain(tpm=999 * MILLI),
+        trial.speculate(),
+        trial.speculate(_FEWER),
+        trial.drain(_FEWER, rpm=0),
+        trial.speculate(rpm=1)._replace(shard_count=2),
+    ):
+        await agreed(trial, address, write)
+
+
+async def check_a_take_needs_a_recent_refill_and_a_balance_under_the_roof(trial: Trial) -> None:
+    address = trial.address()
+    await agreed(trial, address, trial.create({"rpm": 40 * MILLI}))
+    for take in (trial.speculate(rpm=1), trial.drain(rpm=1)):
+        too_old = take._replace(refilled_since_ms=trial.now_ms + 1)
+        too_full = take._replace(roofs_milli={"rpm": 60 * MILLI - 1})
+        for write in (too_old, too_full):
+            expect(isinstance(await agreed(trial, address, write), Refused), f"{write} was granted")
+        fitting = take._replace(
+            refilled_since_ms=trial.now_ms, roofs_milli={"rpm": 60 * MILLI}, takes_milli={"rpm": 0}
+        )
+        expect(isinstance(await agreed(trial, address, fitting), Granted), f"{fitting} was refused")
+
+
+async def check_an_adjust_may_leave_debt_and_never_exceeds_the_ceiling(trial: Trial) -> None:
+    address = trial.address()
+    await agreed(trial, address, trial.create())
+    for write in (
+        trial.adjust(rpm=250 * MILLI, tpm=-1),
+        trial.adjust(rpm=-1, tpm=7),
+        trial.adjust(unknown=5, rpm=1),
+        trial.adjust(),
+        trial.adjust(rpm=-900 * MILLI),
+    ):
+        expect(isinstance(await agreed(trial, address, write), Granted), "Adjust was refused")
+
+
+async def check_a_refill_applies_only_to_the_image_it_was_planned_on(trial: Trial) -> None:
+    address = trial.address()
+    await agreed(trial, address, trial.create({"rpm": 100 * MILLI, "tpm": 1}))
+    seen = await _existing(trial, address)
+    later_ms = trial.now_ms + 6_000
+    intent = Intent(LIMITS, {"rpm": 10 * MILLI}, 1, None, None, False)
+    first = plan(intent, seen, trial.io.operation_id(), later_ms)
+    second = plan(intent, seen, trial.io.operation_id(), later_ms + 1)
+    assert isinstance(first, Refill)
+    assert isinstance(second, Refill)
+    await agreed(trial, address, trial.adjust(tpm=5))
+    expect(isinstance(await agreed(trial, address, first), Granted), "Refill was refused")
+    expect(isinstance(await agreed(trial, address, second), Refused), "Refilled twice")
+
+
+async def check_a_refill_is_refused_when_a_refund_came_between(trial: Trial) -> None:
+    address = trial.address()
+    await agreed(trial, address, trial.create({"rpm": 100 * MILLI}))
+    seen = await _existing(trial, address)
+    intent = Intent(LIMITS, {}, 1, None, None, False)
+    refill = plan_restamp(intent, seen, trial.io.operation_id(), trial.now_ms + 60_000)
+    await agreed(trial, address, trial.adjust(rpm=-1))
+    expect(isinstance(await agreed(trial, address, refill), Refused), "The ceiling was passed")
+
+
+async def check_a_refill_puts_other_limits_in_force(trial: Trial) -> None:
+    address = trial.address()
+    await agreed(trial, address, trial.create({"tpm": 5 * MILLI}))
+    seen = await _existing(trial, address)
+    intent = Intent(_FEWER, {"rpm": 2 * MILLI}, 1, 3600, "org-1", True)
+    planned = plan(intent, seen, trial.io.operation_id(), trial.now_ms + 10)
+    assert isinstance(planned, Refill)
+    await agreed(trial, address, planned)
+    after = await _existing(trial, address)
+    same(after.fingerprint, _FEWER.fingerprint, "The item kept its old stamp")
+    same(set(after.cells), {"rpm"}, "A limit that is gone stayed")
+    same((after.parent_id, after.cascade), ("org-1", True), "The parent was not stamped")
+
+
+async def check_a_write_that_is_sent_again_changes_nothing(trial: Trial) -> None:
+    address = trial.address()
+    created = trial.create()
+    await agreed(trial, address, created)
+    seen = await _existing(trial, address)
+    intent = Intent(LIMITS, {"rpm": 1}, 1, None, None, False)
+    refill = plan_restamp(intent, seen, trial.io.operation_id(), trial.now_ms + 5)
+    writes = (refill, trial.speculate(rpm=2), trial.drain(tpm=3), trial.adjust(rpm=900 * MILLI))
+    for write in (created, *writes):
+        await agreed(trial, address, write)
+        again = await agreed(trial, address, write)
+        expect(isinstance(again, Granted), f"{type(write).__name__} was refused when sent again")
+
+
+async def check_an_expired_bucket_is_not_charged_blindly(trial: Trial) -> None:
+    address, create = trial.address(), trial.create()
+    expired = create.bucket._replace(expires_at_s=trial.now_ms // 1000 - 5)
+    await trial.write(address, create._replace(bucket=expired))
+    found = await trial.write(address, trial.speculate(rpm=1))
+    expect(not isinstance(found, Granted), "Charged a bucket that may be dropped at any moment")
+
+
+async def check_all_of_an_item_survives_storage(trial: Trial) -> None:
+    """Names with every allowed character, amounts beyond 64 bits, shards, debt, no expiry."""
+    limits = LimitSet.of(
+        [Limit("a-b.c_D9", MAX_AMOUNT, MAX_AMOUNT, 10**9), Limit("x", 1, 1, 1), *LIMITS.limits]
+    )
+    create = trial.create({"a-b.c_D9": 10**18, "x": 0}, limits)
+    shard = create.bucket._replace(
+        shard=3, shard_count=8, parent_id="org:1@x.y-z", cascade=True, expires_at_s=10**12
+    )
+    address = trial.address("user:1@example.com", "gpt-4/turbo:v1.2", shard=3)
+    await agreed(trial, address, create._replace(bucket=shard))
+    for _ in range(12):
+        await agreed(trial, address, trial.adjust(**{"a-b.c_D9": 10**18}))
+
+
+async def check_reads_return_what_exists(trial: Trial) -> None:
+    addresses = [
+        trial.address(entity_id, resource, shard)
+        for entity_id in ("b", "a")
+        for resource in ("gpt-4", "GPT-4", "gpt-4/x")
+        for shard in (0, 1)
+    ]
+    for address in addresses:
+        await agreed(trial, address, trial.create())
+    missing = trial.address("a", "gpt")
+    found = await trial.store.buckets.read([*addresses, missing])
+    same(set(found), set(addresses), "read")
+    await _expect_listed(trial, addresses, missing)
+
+
+async def _expect_listed(
+    trial: Trial, addresses: Sequence[BucketAddress], missing: BucketAddress
+) -> None:
+    buckets = trial.store.buckets
+    of_a = await buckets.of_entity(trial.namespace_id, "a")
+    same(set(of_a), {x for x in addresses if x.entity_id == "a"}, "of_entity")
+    same(of_a, await buckets.read(list(of_a)), "of_entity and read differ")
+    of_gpt = await buckets.of_resource(trial.namespace_id, "gpt-4")
+    same(set(of_gpt), {x for x in addresses if x.resource == "gpt-4"}, "of_resource")
+    same(of_gpt, await buckets.read(list(of_gpt)), "of_resource and read differ")
+    same(await buckets.of_resource(trial.namespace_id, missing.resource), {}, "of_resource")
+    same(await buckets.read([]), {}, "read of nothing")
+
+
+async def check_buckets_of_tenants_do_not_meet(trial: Trial) -> None:
+    other = trial.other_tenant()
+    await agreed(trial, trial.address(), trial.create({"rpm": 30 * MILLI}))
+    same(await other.bucket(other.address()), None, "Another tenant's bucket was read")
+    await agreed(other, other.address(), other.create())
+    await agreed(other, other.address(), other.speculate(rpm=1))
+    rest_milli = (await _existing(trial, trial.address())).cells["rpm"].tokens_milli
+    same(rest_milli, 70 * MILLI, "Another tenant's bucket was charged")
+    same(
+        set(await other.store.buckets.of_entity(other.namespace_id, "key-1")), {other.address()}, ""
+    )
+
+
+async def check_concurrent_takes_never_overdraw(trial: Trial) -> None:
+    address = trial.address()
+    await trial.write(address, trial.create({"rpm": 75 * MILLI}))
+    outcomes = await trial.at_once(
+        trial.write(address, trial.speculate(rpm=MILLI)) for _ in range(40)
+    )
+    granted = [outcome for outcome in outcomes if isinstance(outcome, Granted)]
+    balances = {outcome.bucket.cells["rpm"].tokens_milli for outcome in granted}
+    same(balances, {n * MILLI for n in range(25)}, "Each grant must see those before it")
+    after = await _existing(trial, address)
+    same(after.cells["rpm"].consumed_milli, 100 * MILLI, "Consumption was miscounted")
+    same(after.acquires, 26, "Acquires were miscounted")
+
+
+async def check_concurrent_adjusts_all_count(trial: Trial) -> None:
+    address = trial.address()
+    await trial.write(address, trial.create())
+    await trial.at_once(trial.write(address, trial.adjust(tpm=MILLI, rpm=3)) for _ in range(40))
+    cells = (await _existing(trial, address)).cells
+    same(cells["tpm"].consumed_milli, 40 * MILLI, "An adjust was lost")
+    same(cells["rpm"].tokens_milli, 100 * MILLI - 120, "An adjust was lost")
+
+
+async def check_concurrent_creates_make_one_bucket(trial: Trial) -> None:
+    address = trial.address()
+    outcomes = await trial.at_once(trial.write(address, trial.create({"rpm": n})) for n in range(9))
+    granted = [outcome.bucket for outcome in outcomes if isinstance(outcome, Granted)]
+    same(granted, [await trial.bucket(address)], "Exactly one create may succeed")
+
+
+async def check_concurrent_refills_credit_the_time_once(trial: Trial) -> None:
+    address = trial.address()
+    await trial.write(address, trial.create({"rpm": 100 * MILLI}))
+    seen = await _existing(trial, address)
+    then_ms = trial.now_ms + 30_000
+    intent = Intent(LIMITS, {"rpm": 10 * MILLI}, 1, None, None, False)
+    refills = [plan(intent, seen, trial.io.operation_id(), then_ms) for _ in range(9)]
+    outcomes = await trial.at_once(
+        trial.write(address, refill) for refill in refills if isinstance(refill, Refill)
+    )
+    granted = [outcome for outcome in outcomes if isinstance(outcome, Granted)]
+    same(len(granted), 1, "Exactly one refill of an image may succeed")
+    rest_milli = at(await _existing(trial, address), LIMITS, then_ms).cells["rpm"].tokens_milli
+    same(rest_milli, 40 * MILLI, "The time was credited twice, or not at all")
+
+
+async def _existing(trial: Trial, address: BucketAddress) -> Bucket:
+    bucket = await trial.bucket(address)
+    assert bucket is not None
+    return bucket

@@ -1,0 +1,175 @@
+"""Stored limits and behaviour."""
+
+from __future__ import annotations
+
+from ...core.hierarchy import SYSTEM_SLOT, ConfigSlot
+from ...core.limit import Limit
+from ...core.models import Entity, LimiterConfig
+from ...core.naming import DEFAULT_RESOURCE, MAX_AMOUNT, MAX_PERIOD_SECONDS
+from .trial import Trial, expect, same
+
+_RPM = Limit.per_minute("rpm", 100, burst=150)
+_TPM = Limit("t-p.m_2", MAX_AMOUNT, MAX_AMOUNT, MAX_PERIOD_SECONDS)
+_SLOT = ConfigSlot("key-1", "gpt-4")
+
+
+async def _write(trial: Trial, slot: ConfigSlot, change: LimiterConfig) -> int:
+    return await trial.store.configs.write(trial.namespace_id, slot, change, trial.event())
+
+
+async def _delete(trial: Trial, slot: ConfigSlot) -> bool:
+    return await trial.store.configs.delete(trial.namespace_id, slot, trial.event())
+
+
+async def _read(trial: Trial, slot: ConfigSlot) -> LimiterConfig | None:
+    page = await trial.store.configs.read(trial.namespace_id, [slot])
+    return page.configs.get(slot)
+
+
+def _sorted(config: LimiterConfig | None) -> tuple[object, ...]:
+    """All that a config says; the order of its limits means nothing."""
+    if config is None:
+        return ()
+    limits = config.limits and tuple(sorted(config.limits, key=lambda limit: limit.name))
+    flags = (config.on_unavailable, config.auto_update, config.strict_version)
+    return (limits, *flags, config.config_version)
+
+
+async def check_a_config_is_read_as_it_was_written(trial: Trial) -> None:
+    for slot in (
+        SYSTEM_SLOT,
+        ConfigSlot(resource="gpt-4/x:y.z"),
+        ConfigSlot("a:b@c.d-e_F", DEFAULT_RESOURCE),
+        ConfigSlot("a:b@c.d-e_F", "gpt-4"),
+    ):
+        same(await _read(trial, slot), None, f"{slot} before it was written")
+        same(await _write(trial, slot, LimiterConfig((_TPM, _RPM))), 1, f"version of {slot}")
+        wanted = LimiterConfig((_RPM, _TPM), config_version=1)
+        same(_sorted(await _read(trial, slot)), _sorted(wanted), f"{slot}")
+
+
+async def check_a_write_keeps_the_fields_that_it_does_not_name(trial: Trial) -> None:
+    changes = (
+        LimiterConfig((_RPM,), on_unavailable="allow"),
+        LimiterConfig(auto_update=False),
+        LimiterConfig(strict_version=True),
+        LimiterConfig((_TPM,)),
+        LimiterConfig(on_unavailable="block", strict_version=False),
+    )
+    for version, change in enumerate(changes, 1):
+        same(await _write(trial, SYSTEM_SLOT, change), version, "config_version")
+    wanted = LimiterConfig((_TPM,), "block", False, False, config_version=5)
+    same(_sorted(await _read(trial, SYSTEM_SLOT)), _sorted(wanted), "The merged record")
+
+
+async def check_versions_count_on_over_a_deletion(trial: Trial) -> None:
+    await _write(trial, _SLOT, LimiterConfig((_RPM,), strict_version=False))
+    expect(await _delete(trial, _SLOT), "Deleting what is there must say so")
+    same(await _read(trial, _SLOT), None, "A deleted config")
+    expect(not await _delete(trial, _SLOT), "Deleting what is gone must say so")
+    version = await _write(trial, _SLOT, LimiterConfig((_TPM,)))
+    expect(version > 1, f"config_version went back to {version}")
+    wanted = LimiterConfig((_TPM,), config_version=version)
+    same(_sorted(await _read(trial, _SLOT)), _sorted(wanted), "A config after its deletion")
+
+
+async def check_concurrent_writes_each_have_a_version(trial: Trial) -> None:
+    change = LimiterConfig((_RPM,))
+    versions = await trial.at_once(_write(trial, _SLOT, change) for _ in range(12))
+    same(sorted(versions), list(range(1, 13)), "config_version")
+
+
+async def check_several_slots_and_the_entity_come_in_one_read(trial: Trial) -> None:
+    entity = Entity(
+        "key-1", "Schlüssel", "org-1", True, {"city": "Łódź 🏭"}, "2024-01-01T00:00:00Z"
+    )
+    await trial.store.entities.create(trial.namespace_id, entity, trial.event())
+    await _write(trial, _SLOT, LimiterConfig((_RPM,)))
+    await _write(trial, SYSTEM_SLOT, LimiterConfig(on_unavailable="allow"))
+    slots = [_SLOT, ConfigSlot("key-1", DEFAULT_RESOURCE), ConfigSlot(resource="x"), SYSTEM_SLOT]
+    page = await trial.store.configs.read(trial.namespace_id, slots, "key-1")
+    same(set(page.configs), {_SLOT, SYSTEM_SLOT}, "Only what exists is there")
+    same(page.entity, entity, "The entity on the way")
+    page = await trial.store.configs.read(trial.namespace_id, slots)
+    same(page.entity, None, "An entity that was not asked for")
+    page = await trial.store.configs.read(trial.namespace_id, [], "nobody")
+    same((dict(page.configs), page.entity), ({}, None), "What does not exist")
+
+
+async def check_config_events_are_recorded_with_the_change(trial: Trial) -> None:
+    configs = trial.store.configs
+    events = [trial.event() for _ in range(3)]
+    await configs.write(trial.namespace_id, _SLOT, LimiterConfig((_RPM,)), events[0])
+    same(await trial.event_ids(), [events[0].event_id], "After the write")
+    await configs.delete(trial.namespace_id, _SLOT, events[1])
+    await configs.delete(trial.namespace_id, _SLOT, events[2])
+    wanted = [events[1].event_id, events[0].event_id]
+    same(await trial.event_ids(), wanted, "A deletion is recorded only if it deleted something")
+    found = await trial.store.audit.read(trial.namespace_id, "key-1", 1000, None)
+    same(found, [events[1], events[0]], "An event must be read as it was recorded")
+
+
+async def check_entities_with_limits_are_listed_in_pages(trial: Trial) -> None:
+    ids = sorted(["b", "a", "key:1", "key-1", "Z", "user@example.com", "k.9"])
+    for entity_id in reversed(ids):
+        await _write(trial, ConfigSlot(entity_id, "gpt-4"), LimiterConfig((_RPM,)))
+    await _write(trial, ConfigSlot("elsewhere", "gpt-3"), LimiterConfig((_RPM,)))
+    await _write(trial, ConfigSlot("gone", "gpt-4"), LimiterConfig((_RPM,)))
+    await _delete(trial, ConfigSlot("gone", "gpt-4"))
+    await _write(trial, ConfigSlot(resource="gpt-4"), LimiterConfig((_RPM,)))
+    listed = trial.store.configs.entities_with_limits
+    same(await listed(trial.namespace_id, "gpt-4", None, None), (ids, None), "All at once")
+    same(await listed(trial.namespace_id, "gpt-4", len(ids), None), (ids, None), "One full page")
+    same(await listed(trial.namespace_id, "gpt-9", 5, None), ([], None), "None")
+    for size in (1, 2, 3):
+        same(await _paged(trial, size), ids, f"Pages of {size}")
+
+
+async def _paged(trial: Trial, size: int) -> list[str]:
+    found: list[str] = []
+    cursor: str | None = None
+    while True:
+        page, cursor = await trial.store.configs.entities_with_limits(
+            trial.namespace_id, "gpt-4", size, cursor
+        )
+        expect(len(page) <= size, f"A page of {len(page)}")
+        found += page
+        if cursor is None:
+            return found
+
+
+async def check_resources_with_limits_are_listed(trial: Trial) -> None:
+    for slot in (
+        ConfigSlot("b", "gpt-4"),
+        ConfigSlot("a", "gpt-4"),
+        ConfigSlot("a", "claude"),
+        ConfigSlot("a", DEFAULT_RESOURCE),
+        ConfigSlot(resource="whisper"),
+        ConfigSlot(resource="dall-e"),
+        SYSTEM_SLOT,
+    ):
+        await _write(trial, slot, LimiterConfig((_RPM,)))
+    configs, namespace_id = trial.store.configs, trial.namespace_id
+    of_entities = sorted(["gpt-4", "claude", DEFAULT_RESOURCE])
+    same(await configs.resources_with_entity_limits(namespace_id), of_entities, "of entities")
+    same(await configs.resources_with_defaults(namespace_id), ["dall-e", "whisper"], "defaults")
+    await _delete(trial, ConfigSlot("a", "claude"))
+    await _delete(trial, ConfigSlot("a", "gpt-4"))
+    await _delete(trial, ConfigSlot(resource="whisper"))
+    of_entities = sorted(["gpt-4", DEFAULT_RESOURCE])
+    same(await configs.resources_with_entity_limits(namespace_id), of_entities, "of entities")
+    same(await configs.resources_with_defaults(namespace_id), ["dall-e"], "defaults")
+
+
+async def check_configs_of_tenants_do_not_meet(trial: Trial) -> None:
+    other = trial.other_tenant()
+    for slot in (SYSTEM_SLOT, _SLOT, ConfigSlot(resource="gpt-4")):
+        await _write(trial, slot, LimiterConfig((_RPM,)))
+        same(await _read(other, slot), None, f"Another tenant's {slot} was read")
+        expect(not await _delete(other, slot), f"Another tenant's {slot} was deleted")
+    configs = other.store.configs
+    listed = await configs.entities_with_limits(other.namespace_id, "gpt-4", None, None)
+    same(listed, ([], None), "Another tenant's entities were listed")
+    same(await configs.resources_with_defaults(other.namespace_id), [], "defaults")
+    same(await configs.resources_with_entity_limits(other.namespace_id), [], "of entities")
+    same(await other.event_ids(), [], "Another tenant's events were read")

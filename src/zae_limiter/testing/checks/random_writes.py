@@ -1,0 +1,123 @@
+"""Long random sequences of writes, each compared with `apply`. A seed gives the same again."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+
+from ...core.composite import Bucket, BucketAddress
+from ...core.limit import MILLI, Limit, LimitSet
+from ...core.planner import Intent, Short, plan, plan_create, plan_first, plan_restamp
+from ...core.writes import Adjust, Granted, Write, apply
+from .trial import Trial, same
+
+_STEPS = 150
+_LIMIT_SETS = (
+    LimitSet.of([Limit.per_second("rps", 10), Limit.per_day("r-p.d", 97, burst=31)]),
+    LimitSet.of([Limit.per_second("rps", 3, burst=12), Limit.per_minute("tpm", 7_777)]),
+    LimitSet.of([Limit("tpm", 10**15, 10**15, 7), Limit.per_hour("r-p.d", 1)]),
+)
+
+
+async def check_random_writes_with_seed_1(trial: Trial) -> None:
+    await _Walk(trial, 1).run()
+
+
+async def check_random_writes_with_seed_2(trial: Trial) -> None:
+    await _Walk(trial, 2).run()
+
+
+async def check_random_writes_with_seed_3(trial: Trial) -> None:
+    await _Walk(trial, 3).run()
+
+
+class _Walk:
+    """Clients with old images, clocks that disagree, writes that are sent again."""
+
+    def __init__(self, trial: Trial, seed: int) -> None:
+        self._trial = trial
+        self._seed = seed
+        self._random = random.Random(seed)
+        self._now_ms = trial.now_ms
+        self._model: dict[BucketAddress, Bucket] = {}
+        self._images: dict[BucketAddress, list[Bucket]] = {}
+        self._sent: dict[BucketAddress, list[Write]] = {}
+
+    async def run(self) -> None:
+        addresses = [self._trial.address("key-1", "gpt-4", shard) for shard in range(2)]
+        for step in range(_STEPS):
+            self._now_ms += self._random.choice((0, 0, 0, 1, 40, 999, 60_000, -30))
+            address = self._random.choice(addresses)
+            write = self._next(address)
+            await self._send(address, write, f"seed {self._seed}, step {step}: {write}")
+        found = await self._trial.store.buckets.read(addresses)
+        same(found, self._model, f"seed {self._seed}: the buckets at the end")
+
+    async def _send(self, address: BucketAddress, write: Write, what: str) -> None:
+        wanted = apply(write, self._model.get(address))
+        same(await self._trial.write(address, write), wanted, what)
+        if isinstance(wanted, Granted):
+            self._model[address] = wanted.bucket
+            self._images.setdefault(address, []).append(wanted.bucket)
+        self._sent.setdefault(address, []).append(write)
+
+    def _next(self, address: BucketAddress) -> Write:
+        makers: list[Callable[[BucketAddress], Write]] = [
+            self._first,
+            self._adjustment,
+            self._plan,
+            self._plan,
+            self._restamp,
+            self._repetition,
+        ]
+        return self._random.choice(makers)(address)
+
+    def _first(self, address: BucketAddress) -> Write:
+        image = self._random.choice([None, *self._images.get(address, [])[-3:]])
+        return plan_first(self._intent(), image, self._trial.io.operation_id(), self._now_ms)
+
+    def _adjustment(self, address: BucketAddress) -> Write:
+        names = ("rps", "tpm", "r-p.d")
+        deltas_milli = {
+            name: self._random.choice((-1, 1)) * self._amount_milli()
+            for name in self._random.sample(names, self._random.randint(0, 3))
+        }
+        acquires = self._random.choice((0, 0, -1))
+        return Adjust(self._trial.io.operation_id(), self._now_ms, deltas_milli, acquires)
+
+    def _plan(self, address: BucketAddress) -> Write:
+        intent, operation = self._intent(), self._trial.io.operation_id()
+        images = self._images.get(address)
+        planned = (
+            plan(intent, self._random.choice(images[-3:]), operation, self._now_ms)
+            if images
+            else plan_create(intent, operation, self._now_ms)
+        )
+        return self._adjustment(address) if isinstance(planned, Short) else planned
+
+    def _restamp(self, address: BucketAddress) -> Write:
+        images = self._images.get(address)
+        if not images:
+            return self._plan(address)
+        operation = self._trial.io.operation_id()
+        return plan_restamp(
+            self._intent(), self._random.choice(images[-3:]), operation, self._now_ms
+        )
+
+    def _repetition(self, address: BucketAddress) -> Write:
+        sent = self._sent.get(address)
+        return self._random.choice(sent[-6:]) if sent else self._first(address)
+
+    def _intent(self) -> Intent:
+        limits = self._random.choices(_LIMIT_SETS, (6, 2, 1))[0]
+        takes_milli: Mapping[str, int] = {
+            limit.name: self._amount_milli() % (limit.capacity * MILLI + 2)
+            for limit in limits.limits
+            if self._random.random() < 0.7
+        }
+        ttl_seconds = self._random.choice((None, 10**6))
+        parent_id = self._random.choice((None, "org-1"))
+        return Intent(limits, takes_milli, 1, ttl_seconds, parent_id, parent_id is not None)
+
+    def _amount_milli(self) -> int:
+        return self._random.choice((0, 1, 999, MILLI, 7 * MILLI, 31 * MILLI, 10**18))

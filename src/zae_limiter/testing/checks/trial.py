@@ -1,0 +1,121 @@
+"""What every check works with: a store, a driver, and a tenant that nobody else uses."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, TypeVar
+
+from ...core.audit import AuditEvent, ulid
+from ...core.composite import Bucket, BucketAddress
+from ...core.limit import Limit, LimitSet
+from ...core.planner import Intent, plan_create
+from ...core.windows import iso_ms
+from ...core.writes import Adjust, Create, Drain, Outcome, Speculate, Write
+from ...ports.io import Io
+from ...ports.repository_protocol import RepositoryProtocol
+
+T = TypeVar("T")
+
+LIMITS = LimitSet.of([Limit.per_minute("rpm", 100), Limit.per_hour("tpm", 5_000, burst=1_000)])
+
+
+def expect(holds: bool, what: str) -> None:
+    """Fail the check unless this holds."""
+    if not holds:
+        raise AssertionError(what)
+
+
+def same(found: object, wanted: object, what: str) -> None:
+    """Fail the check unless these are equal."""
+    expect(found == wanted, f"{what}\n  found:  {found!r}\n  wanted: {wanted!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One run of one check. Its time stands still, so that no window ends while it runs."""
+
+    store: RepositoryProtocol
+    io: Io
+    namespace_id: str
+    now_ms: int
+    _ticks: Iterator[int] = field(default_factory=count)
+
+    @classmethod
+    def begin(cls, store: RepositoryProtocol, io: Io) -> Trial:
+        """With a namespace id that no other trial has."""
+        return cls(store, io, f"trial-{io.entropy():x}", io.now_ms())
+
+    def other_tenant(self) -> Trial:
+        """The same store, another namespace."""
+        return self.begin(self.store, self.io)
+
+    def tenant(self, namespace_id: str) -> Trial:
+        """The same store, this namespace."""
+        return Trial(self.store, self.io, namespace_id, self.now_ms)
+
+    def name(self, stem: str) -> str:
+        """A name for what is not kept apart by namespace."""
+        return f"{stem}-{self.namespace_id}"
+
+    def address(
+        self, entity_id: str = "key-1", resource: str = "gpt-4", shard: int = 0
+    ) -> BucketAddress:
+        return BucketAddress(self.namespace_id, entity_id, resource, shard)
+
+    def event(self, entity_id: str = "key-1", action: str = "limits_set") -> AuditEvent:
+        """A new event, a millisecond later than the one before."""
+        at_ms = self.now_ms + next(self._ticks)
+        event_id = ulid(at_ms, self.io.entropy())
+        details = {"note": "größer ≥ 10 €", "amount": 10**18}
+        return AuditEvent(event_id, iso_ms(at_ms), action, entity_id, "admin", "gpt-4", details)
+
+    async def write(self, address: BucketAddress, write: Write) -> Outcome:
+        return await self.store.buckets.write(address, write)
+
+    async def bucket(self, address: BucketAddress) -> Bucket | None:
+        return (await self.store.buckets.read([address])).get(address)
+
+    async def event_ids(self, entity_id: str = "key-1") -> list[str]:
+        """The recorded events, newest first."""
+        events = await self.store.audit.read(self.namespace_id, entity_id, 1000, None)
+        return [event.event_id for event in events]
+
+    async def at_once(self, flows: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+        """Run all at the same time; none may fail."""
+        results: list[T] = []
+        for outcome in await self.io.gather(list(flows)):
+            if isinstance(outcome, BaseException):
+                raise outcome
+            results.append(outcome)
+        return results
+
+    def create(
+        self, takes_milli: Mapping[str, int] | None = None, limits: LimitSet = LIMITS
+    ) -> Create:
+        """A full bucket that this much is taken from."""
+        intent = Intent(limits, takes_milli or {}, 1, None, None, False)
+        planned = plan_create(intent, self.io.operation_id(), self.now_ms)
+        assert isinstance(planned, Create)
+        return planned
+
+    def speculate(self, limits: LimitSet = LIMITS, **takes_milli: int) -> Speculate:
+        """A taking that every bucket with these limits and enough tokens covers."""
+        return Speculate(
+            self.io.operation_id(),
+            self.now_ms,
+            limits.fingerprint,
+            takes_milli,
+            acquires=1,
+            refilled_since_ms=0,
+            roofs_milli=dict.fromkeys(takes_milli, 10**18),
+        )
+
+    def drain(self, limits: LimitSet = LIMITS, **takes_milli: int) -> Drain:
+        """The same, for a bucket that has been seen."""
+        return Drain(*self.speculate(limits, **takes_milli))
+
+    def adjust(self, **deltas_milli: int) -> Adjust:
+        """A correction."""
+        return Adjust(self.io.operation_id(), self.now_ms, deltas_milli, acquires=0)
