@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 from ...core.audit import AuditEvent
 from .tables import Tables
 
@@ -19,4 +21,4 @@ class MemoryAudit:
             events = list(self._tables.audit.get((namespace_id, entity_id), ()))
         events.sort(key=lambda event: event.event_id, reverse=True)
         older = [e for e in events if start_event_id is None or e.event_id < start_event_id]
-        return older[:limit]
+        return deepcopy(older[:limit])

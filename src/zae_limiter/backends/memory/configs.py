@@ -10,6 +10,7 @@ from ...core.audit import AuditEvent
 from ...core.hierarchy import ConfigSlot
 from ...core.models import LimiterConfig
 from ...ports.repository_protocol import ConfigPage
+from .entities import copy_entity
 from .tables import Tables
 
 
@@ -26,7 +27,8 @@ class MemoryConfigs:
         with tables.lock:
             found = {slot: tables.configs.get((namespace_id, slot)) for slot in slots}
             entity = None if entity_id is None else tables.entities.get((namespace_id, entity_id))
-        return ConfigPage({slot: c for slot, c in found.items() if _says(c)}, entity)
+        known = {slot: config for slot, config in found.items() if _says(config)}
+        return ConfigPage(known, None if entity is None else copy_entity(entity))
 
     async def write(
         self, namespace_id: str, slot: ConfigSlot, change: LimiterConfig, event: AuditEvent

@@ -20,14 +20,14 @@ class MemoryEntities:
         with tables.lock:
             if (namespace_id, entity.id) in tables.entities:
                 return False
-            tables.entities[namespace_id, entity.id] = _copy(entity)
+            tables.entities[namespace_id, entity.id] = copy_entity(entity)
             tables.record(namespace_id, event)
         return True
 
     async def read(self, namespace_id: str, entity_id: str) -> Entity | None:
         with self._tables.lock:
             entity = self._tables.entities.get((namespace_id, entity_id))
-        return None if entity is None else _copy(entity)
+        return None if entity is None else copy_entity(entity)
 
     async def update(
         self, namespace_id: str, entity: Entity, expected_version: int, event: AuditEvent
@@ -45,7 +45,7 @@ class MemoryEntities:
             )
             tables.entities[namespace_id, entity.id] = changed
             tables.record(namespace_id, event)
-        return _copy(changed)
+        return copy_entity(changed)
 
     async def delete(self, namespace_id: str, entity_id: str, event: AuditEvent) -> int:
         tables = self._tables
@@ -64,8 +64,13 @@ class MemoryEntities:
     async def children(self, namespace_id: str, parent_id: str) -> list[Entity]:
         with self._tables.lock:
             found = sorted(self._tables.entities.items())
-        return [_copy(e) for (ns, _), e in found if ns == namespace_id and e.parent_id == parent_id]
+        return [
+            copy_entity(e)
+            for (ns, _), e in found
+            if ns == namespace_id and e.parent_id == parent_id
+        ]
 
 
-def _copy(entity: Entity) -> Entity:
+def copy_entity(entity: Entity) -> Entity:
+    """The same entity with metadata of its own."""
     return replace(entity, metadata=dict(entity.metadata))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,8 +34,8 @@ class Tables:
     usage: dict[UsageKey, UsageCounts] = field(default_factory=lambda: defaultdict(UsageCounts))
 
     def record(self, namespace_id: str, event: AuditEvent) -> None:
-        """Keep an audit event."""
-        self.audit[namespace_id, event.entity_id].append(event)
+        """Keep an audit event. Its details are mutable, so a copy is kept."""
+        self.audit[namespace_id, event.entity_id].append(deepcopy(event))
 
 
 def drop(table: dict[Any, Any], doomed: Callable[[Any], bool]) -> int:
