@@ -1,0 +1,284 @@
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.core.strategies import limit_sets, limits, quick
+from zae_limiter.core.composite import (
+    Bucket,
+    BucketAddress,
+    Cell,
+    at,
+    bucket_states,
+    credit,
+    full_bucket,
+    refill,
+    stamp,
+    take,
+)
+from zae_limiter.core.limit import Limit, LimitSet
+from zae_limiter.core.models import BucketState
+from zae_limiter.core.naming import WCU
+
+NOW_MS = 1_000_000
+STEPS_MS = st.lists(st.integers(0, 5000), max_size=20)
+
+
+def bucket_with(limits: LimitSet, tokens_milli: dict[str, int], shard_count: int = 1) -> Bucket:
+    full = full_bucket(limits, NOW_MS)
+    cells = {
+        name: cell._replace(tokens_milli=tokens_milli[name]) for name, cell in full.cells.items()
+    }
+    return full._replace(cells=cells, shard_count=shard_count)
+
+
+def refill_in_steps(bucket: Bucket, steps_ms: list[int]) -> Bucket:
+    for step_ms in steps_ms:
+        bucket = refill(bucket, bucket.refilled_at_ms + step_ms)
+    return bucket
+
+
+def real_balance(bucket: Bucket, name: str) -> Fraction:
+    """Tokens and the part of one that the remainder stands for, in millitokens."""
+    cell = bucket.cells[name]
+    return cell.tokens_milli + Fraction(cell.remainder, bucket.period_ms(name))
+
+
+class TestRefill:
+    @quick
+    @given(limit_sets("rpm", "tpm"), STEPS_MS, st.sampled_from([1, 2, 8]), st.data())
+    def test_refilling_in_steps_is_refilling_once(
+        self, limits: LimitSet, steps_ms: list[int], shard_count: int, data: st.DataObject
+    ) -> None:
+        debt = st.integers(-10_000_000, 0)
+        start = {name: data.draw(debt, name) for name in limits.by_name}
+        bucket = bucket_with(limits, start, shard_count)
+        once = refill(bucket, NOW_MS + sum(steps_ms))
+        assert refill_in_steps(bucket, steps_ms) == once
+
+    @quick
+    @given(limit_sets("rpm", "tpm"), STEPS_MS, st.sampled_from([1, 2, 8]), st.data())
+    def test_every_step_gains_exactly_what_the_time_is_worth_up_to_the_ceiling(
+        self, limits: LimitSet, steps_ms: list[int], shard_count: int, data: st.DataObject
+    ) -> None:
+        below = st.integers(1, 200_000)
+        bucket = bucket_with(limits, dict.fromkeys(limits.by_name, 0), shard_count)
+        start = {n: bucket.ceiling_milli(n) - data.draw(below, n) for n in limits.by_name}
+        bucket = bucket_with(limits, start, shard_count)
+        balances = {name: Fraction(tokens_milli) for name, tokens_milli in start.items()}
+        for step_ms in steps_ms:
+            bucket = refill(bucket, bucket.refilled_at_ms + step_ms)
+            for name, limit in limits.by_name.items():
+                per_ms = Fraction(limit.refill_amount, limit.refill_period_seconds * shard_count)
+                gained = balances[name] + step_ms * per_ms
+                balances[name] = min(gained, Fraction(bucket.ceiling_milli(name)))
+                assert real_balance(bucket, name) == balances[name]
+
+    def test_a_slow_limit_beside_a_fast_one_accrues_exactly_its_rate_each_day(self) -> None:
+        limits = LimitSet.of([Limit.per_day("rpd", 100), Limit.per_second("rps", 1000)])
+        bucket = take(full_bucket(limits, NOW_MS), {"rpd": 100_000}, 1)
+        out_milli = 0
+        end_ms = NOW_MS + 3 * 86_400_000
+        for now_ms in [*range(NOW_MS, end_ms, 2749), end_ms]:
+            bucket = refill(bucket, now_ms)
+            gained_milli = bucket.cells["rpd"].tokens_milli
+            out_milli += gained_milli
+            bucket = take(bucket, {"rpd": gained_milli, "rps": 500_000}, 1)
+        assert out_milli == 3 * 100_000
+
+    def test_refilled_every_few_milliseconds_a_daily_limit_accrues_its_rate(self) -> None:
+        limits = LimitSet.of([Limit.per_day("rpd", 100), Limit.per_second("rps", 1000)])
+        bucket = take(full_bucket(limits, NOW_MS), {"rpd": 100_000}, 1)
+        for step in range(1, 100_001):
+            bucket = refill(bucket, NOW_MS + 3 * step)
+        assert real_balance(bucket, "rpd") == Fraction(300_000 * 100_000, 86_400_000)
+
+    @pytest.mark.parametrize("back_ms", [0, 1, 1000, NOW_MS])
+    def test_time_never_goes_back(self, back_ms: int) -> None:
+        limits = LimitSet.of([Limit.per_second("rps", 10)])
+        bucket = bucket_with(limits, {"rps": 4000})
+        assert refill(bucket, NOW_MS - back_ms) == bucket
+
+    def test_a_clock_that_jumps_gains_no_time_twice(self) -> None:
+        bucket = bucket_with(LimitSet.of([Limit.per_second("rps", 10)]), {"rps": 0})
+        for now_ms, tokens_milli in [
+            (NOW_MS + 100, 1000),
+            (NOW_MS - 5000, 1000),
+            (NOW_MS + 50, 1000),
+            (NOW_MS + 100, 1000),
+            (NOW_MS + 150, 1500),
+        ]:
+            bucket = refill(bucket, now_ms)
+            assert bucket.cells["rps"].tokens_milli == tokens_milli
+
+    def test_a_full_cell_has_no_remainder(self) -> None:
+        limits = LimitSet.of([Limit.custom("x", 10, 7, 3)])
+        bucket = bucket_with(limits, {"x": 9999})
+        cell = refill(bucket, NOW_MS + 1).cells["x"]
+        assert (cell.tokens_milli, cell.remainder) == (10_000, 0)
+
+    def test_consumption_and_parameters_stay(self) -> None:
+        limits = LimitSet.of([Limit.custom("x", 10, 7, 3)])
+        bucket = take(full_bucket(limits, NOW_MS), {"x": 5000}, 3)
+        after = refill(bucket, NOW_MS + 1000)
+        assert after.cells["x"] == Cell(7333, 10_000, 7000, 3000, 5000, 1000)
+        assert after.acquires == 3
+
+
+class TestShards:
+    @quick
+    @given(limits("rpm"), STEPS_MS, st.sampled_from([2, 4, 8, 16, 32]), st.integers(0, 10**7))
+    def test_together_they_gain_what_one_bucket_gains(
+        self, limit: Limit, steps_ms: list[int], shard_count: int, debt_milli: int
+    ) -> None:
+        """Exactly: what is not in a token yet is in a remainder."""
+        whole = bucket_with(LimitSet.of([limit]), {"rpm": -debt_milli * shard_count})
+        part = bucket_with(LimitSet.of([limit]), {"rpm": -debt_milli})
+        once = refill(whole, NOW_MS + sum(steps_ms))
+        total = Fraction(0)
+        for shard in range(shard_count):
+            item = part._replace(shard=shard, shard_count=shard_count)
+            total += real_balance(refill_in_steps(item, steps_ms), "rpm")
+        if once.cells["rpm"].tokens_milli < 0:
+            assert total == real_balance(once, "rpm")
+        else:
+            assert total <= once.ceiling_milli("rpm")
+
+    @quick
+    @given(limits("rpm"), st.sampled_from([1, 2, 4, 8, 16, 32]))
+    def test_full_shards_together_hold_the_capacity(self, limit: Limit, shard_count: int) -> None:
+        later_ms = NOW_MS + int(limit.seconds_to_fill * 2000) + 1
+        empty = bucket_with(LimitSet.of([limit]), {"rpm": 0})
+        items = [empty._replace(shard=i, shard_count=shard_count) for i in range(shard_count)]
+        full = [refill(item, later_ms).cells["rpm"].tokens_milli for item in items]
+        assert sum(full) == limit.capacity * 1000
+
+    def test_the_write_budget_is_each_shards_own(self) -> None:
+        cell = Cell(0, 1_000_000, 1_000_000, 1000)
+        item = Bucket({WCU: cell, "x": cell}, NOW_MS, "", shard=1, shard_count=4)
+        assert (item.ceiling_milli(WCU), item.ceiling_milli("x")) == (1_000_000, 250_000)
+        assert (item.period_ms(WCU), item.period_ms("x")) == (1000, 4000)
+        after = refill(item, NOW_MS + 8)
+        assert {name: c.tokens_milli for name, c in after.cells.items()} == {WCU: 8000, "x": 2000}
+
+
+class TestStamp:
+    OLD = LimitSet.of([Limit.per_minute("rpm", 60), Limit.per_minute("tpm", 100)])
+
+    def test_tokens_are_clamped_to_a_lower_ceiling(self) -> None:
+        new = LimitSet.of([Limit.per_minute("rpm", 20), Limit.per_minute("tpm", 100)])
+        after = stamp(bucket_with(self.OLD, {"rpm": 45_000, "tpm": 5000}), new)
+        assert after.cells["rpm"] == Cell(20_000, 20_000, 20_000, 60_000)
+        assert after.cells["tpm"].tokens_milli == 5000
+        assert after.fingerprint == new.fingerprint
+
+    def test_a_higher_ceiling_keeps_the_tokens(self) -> None:
+        new = LimitSet.of([Limit.per_minute("rpm", 600), Limit.per_minute("tpm", 100)])
+        after = stamp(bucket_with(self.OLD, {"rpm": 45_000, "tpm": 5000}), new)
+        assert after.cells["rpm"] == Cell(45_000, 600_000, 600_000, 60_000)
+
+    def test_debt_stays(self) -> None:
+        new = LimitSet.of([Limit.per_minute("rpm", 1)])
+        after = stamp(bucket_with(self.OLD, {"rpm": -7, "tpm": 0}), new)
+        assert after.cells["rpm"].tokens_milli == -7
+
+    def test_new_limits_start_full_and_removed_ones_disappear(self) -> None:
+        new = LimitSet.of([Limit.per_minute("tpm", 100), Limit.per_day("rpd", 9)])
+        after = stamp(bucket_with(self.OLD, {"rpm": 0, "tpm": 0}), new)
+        tokens_milli = {name: cell.tokens_milli for name, cell in after.cells.items()}
+        assert tokens_milli == {"tpm": 0, "rpd": 9000}
+
+    def test_consumption_goes_on_counting(self) -> None:
+        new = LimitSet.of([Limit.per_minute("rpm", 20)])
+        after = stamp(take(full_bucket(self.OLD, NOW_MS), {"rpm": 3000}, 1), new)
+        assert after.cells["rpm"].consumed_milli == 3000
+
+    def test_time_stays(self) -> None:
+        new = LimitSet.of([Limit.per_minute("rpm", 20)])
+        assert stamp(full_bucket(self.OLD, NOW_MS), new).refilled_at_ms == NOW_MS
+
+    def test_the_ceiling_is_the_shards_own(self) -> None:
+        old = bucket_with(self.OLD, {"rpm": 30_000, "tpm": 0}, shard_count=2)
+        new = LimitSet.of([Limit.per_minute("rpm", 20)])
+        assert stamp(old, new).cells["rpm"].tokens_milli == 10_000
+        wider = LimitSet.of([Limit.per_minute("rpm", 20), Limit.per_day("rpd", 7)])
+        assert stamp(old, wider).cells["rpd"].tokens_milli == 3500
+
+    @quick
+    @given(limits("x"), limits("x"), st.sampled_from([1, 2, 8]), st.data())
+    def test_a_remainder_never_grows(
+        self, old: Limit, new: Limit, shard_count: int, data: st.DataObject
+    ) -> None:
+        bucket = bucket_with(LimitSet.of([old]), {"x": -1}, shard_count)
+        remainder = data.draw(st.integers(0, bucket.period_ms("x") - 1))
+        cell = bucket.cells["x"]._replace(remainder=remainder)
+        before = bucket._replace(cells={"x": cell})
+        after = stamp(before, LimitSet.of([new]))
+        assert 0 <= after.cells["x"].remainder < after.period_ms("x")
+        assert real_balance(after, "x") <= real_balance(before, "x")
+        lost = real_balance(before, "x") - real_balance(after, "x")
+        assert lost < Fraction(1, after.period_ms("x"))
+
+    def test_a_clamped_cell_has_no_remainder(self) -> None:
+        limits = LimitSet.of([Limit.custom("x", 10, 7, 3)])
+        cell = full_bucket(limits, NOW_MS).cells["x"]
+        cell = cell._replace(tokens_milli=9000, remainder=2999)
+        bucket = Bucket({"x": cell}, NOW_MS, limits.fingerprint)
+        lower = LimitSet.of([Limit.custom("x", 9, 7, 3)])
+        assert stamp(bucket, lower).cells["x"].remainder == 0
+
+
+class TestAt:
+    OLD = LimitSet.of([Limit.per_second("rps", 10)])
+    NEW = LimitSet.of([Limit.per_second("rps", 100)])
+
+    def test_under_the_same_limits_it_refills(self) -> None:
+        bucket = bucket_with(self.OLD, {"rps": 0})
+        assert at(bucket, self.OLD, NOW_MS + 100) == refill(bucket, NOW_MS + 100)
+
+    def test_time_before_a_change_counts_at_the_old_rate(self) -> None:
+        bucket = bucket_with(self.OLD, {"rps": 0})
+        after = at(bucket, self.NEW, NOW_MS + 100)
+        assert after.cells["rps"].tokens_milli == 1000
+        assert after.fingerprint == self.NEW.fingerprint
+        assert refill(after, NOW_MS + 200).cells["rps"].tokens_milli == 11_000
+
+
+class TestTakeAndCredit:
+    LIMITS = LimitSet.of([Limit.per_second("rps", 10), Limit.per_second("tps", 10)])
+
+    def test_take_moves_tokens_to_consumption(self) -> None:
+        before = full_bucket(self.LIMITS, NOW_MS)
+        after = take(before, {"rps": 12_000}, 2)
+        cell = after.cells["rps"]
+        assert (cell.tokens_milli, cell.consumed_milli, after.acquires) == (-2000, 12_000, 2)
+        assert after.cells["tps"] is before.cells["tps"]
+        assert before.cells["rps"].tokens_milli == 10_000
+
+    def test_credit_stops_at_the_ceiling_and_counts_all_of_it(self) -> None:
+        bucket = bucket_with(self.LIMITS, {"rps": 9000, "tps": 0})
+        assert credit(bucket, "rps", 999) == Cell(9999, 10_000, 10_000, 1000, -999)
+        assert credit(bucket, "rps", 3000) == Cell(10_000, 10_000, 10_000, 1000, -3000)
+
+
+def test_users_see_one_state_for_each_limit_of_theirs() -> None:
+    limits = LimitSet.of([Limit.per_minute("rpm", 60)])
+    bucket = take(full_bucket(limits, NOW_MS), {"rpm": 1500}, 1)
+    bucket = bucket._replace(cells={**bucket.cells, WCU: Cell(1, 1, 1, 1)})
+    address = BucketAddress("ns", "key", "gpt-4")
+    assert bucket_states(address, bucket) == [
+        BucketState("key", "gpt-4", "rpm", 58_500, NOW_MS, 60_000, 60_000, 60_000, 1500)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("expires_at_s", "now_ms", "expired"),
+    [(None, 10**15, False), (5, 4999, False), (5, 5000, True), (5, 5001, True)],
+)
+def test_a_bucket_expires_at_its_second(
+    expires_at_s: int | None, now_ms: int, expired: bool
+) -> None:
+    assert Bucket({}, 0, "", expires_at_s=expires_at_s).is_expired(now_ms) is expired
