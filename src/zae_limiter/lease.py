@@ -37,18 +37,18 @@ class _LeaseBase:
 class Lease(_LeaseBase):
     """A charge that is corrected when its block ends, and refunded if the block fails."""
 
-    async def consume(self, **amounts: int) -> None:
+    async def consume(self, /, **amounts: int) -> None:
         """Charge more now, at every level, or raise `RateLimitExceeded` and charge nothing."""
         await flows.consume(self._record, amounts)
 
-    async def adjust(self, **amounts: int) -> None:
+    async def adjust(self, /, **amounts: int) -> None:
         """Add to the charge (or, negative, take from it) when the block ends.
 
         Never refused: a bucket may go into debt, which later refills repay.
         """
         flows.adjust(self._record, amounts)
 
-    async def release(self, **amounts: int) -> None:
+    async def release(self, /, **amounts: int) -> None:
         """Give back part of the charge when the block ends: `adjust` with the opposite sign."""
         flows.adjust(self._record, amounts, sign=-1)
 
@@ -56,18 +56,18 @@ class Lease(_LeaseBase):
 class SyncLease(_LeaseBase):
     """`Lease` without await."""
 
-    def consume(self, **amounts: int) -> None:
+    def consume(self, /, **amounts: int) -> None:
         """Charge more now, at every level, or raise `RateLimitExceeded` and charge nothing."""
         run(flows.consume(self._record, amounts))
 
-    def adjust(self, **amounts: int) -> None:
+    def adjust(self, /, **amounts: int) -> None:
         """Add to the charge (or, negative, take from it) when the block ends.
 
         Never refused: a bucket may go into debt, which later refills repay.
         """
         flows.adjust(self._record, amounts)
 
-    def release(self, **amounts: int) -> None:
+    def release(self, /, **amounts: int) -> None:
         """Give back part of the charge when the block ends: `adjust` with the opposite sign."""
         flows.adjust(self._record, amounts, sign=-1)
 
