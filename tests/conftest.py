@@ -1,0 +1,60 @@
+"""Fixtures that run one test by every driver on every store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from tests.drivers import Driver, StoreKind, World
+from zae_limiter import RateLimiter, Repository
+from zae_limiter.testing import ManualClock
+
+
+@pytest.fixture(params=get_args(Driver))
+def driver(request: pytest.FixtureRequest) -> Driver:
+    """The asynchronous facade and the blocking one."""
+    chosen: Driver = request.param
+    return chosen
+
+
+@pytest.fixture(params=get_args(StoreKind))
+def store_kind(request: pytest.FixtureRequest) -> StoreKind:
+    """Every store that needs no server."""
+    chosen: StoreKind = request.param
+    return chosen
+
+
+@pytest.fixture
+async def world(driver: Driver, store_kind: StoreKind, tmp_path: Path) -> AsyncIterator[World]:
+    """A store of each kind, opened once by each driver."""
+    world = World(driver, store_kind, tmp_path)
+    await world.open()
+    yield world
+    await world.close()
+
+
+@pytest.fixture
+async def sqlite_world(driver: Driver, tmp_path: Path) -> AsyncIterator[World]:
+    """For what only a file can do: to be shared, locked or lost."""
+    world = World(driver, "sqlite", tmp_path)
+    await world.open()
+    yield world
+    await world.close()
+
+
+@pytest.fixture
+def clock(world: World) -> ManualClock:
+    return world.clock
+
+
+@pytest.fixture
+def repository(world: World) -> Repository:
+    return world.repository
+
+
+@pytest.fixture
+def limiter(world: World) -> RateLimiter:
+    return world.limiter()
