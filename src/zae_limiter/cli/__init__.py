@@ -9,6 +9,7 @@ from .audit import audit
 from .bucket import bucket
 from .commands import Commands
 from .config import config
+from .demo.command import demo
 from .entity import entity
 from .namespace import namespace
 from .options import examples
@@ -29,5 +30,5 @@ def cli() -> None:
     """Distributed token-bucket rate limits."""
 
 
-for group in (audit, bucket, config, entity, namespace, resource, system, usage):
-    cli.add_command(group)
+for command in (audit, bucket, config, demo, entity, namespace, resource, system, usage):
+    cli.add_command(command)

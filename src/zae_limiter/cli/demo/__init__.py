@@ -1,0 +1,1 @@
+"""Several processes share one store, and their own logs show that the limits hold."""

@@ -1,0 +1,20 @@
+"""A moment of the demo, as it is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from .record import Account, Tally
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """How far it is, and how each limit stands."""
+
+    elapsed_s: float
+    seconds: float
+    admitted: int
+    refused: int
+    tallies: Mapping[Account, Tally]
+    balances: Mapping[Account, int]
