@@ -16,7 +16,7 @@ from typing import NamedTuple
 from .limit import MILLI, Limit, LimitSet
 from .models import BucketState
 from .naming import WCU
-from .shards import share
+from .shards import halve, share, sibling
 
 # How many of the last writes an item remembers, to recognise one that is sent again.
 REMEMBERED_OPERATIONS = 4
@@ -88,11 +88,16 @@ def cell_of(limit: Limit) -> Cell:
     )
 
 
-def full_bucket(limits: LimitSet, now_ms: int) -> Bucket:
-    """A bucket that nobody has used yet."""
-    return Bucket(
-        {limit.name: cell_of(limit) for limit in limits.limits}, now_ms, limits.fingerprint
-    )
+# What one item may be written in a second, where a store charges for writes and limits them.
+WCU_CELL = Cell(1_000_000, 1_000_000, 1_000_000, 1000)
+
+
+def full_bucket(limits: LimitSet, now_ms: int, *, metered: bool = False) -> Bucket:
+    """A bucket that nobody has used yet. A metered one also counts its own writes."""
+    cells = {limit.name: cell_of(limit) for limit in limits.limits}
+    if metered:
+        cells[WCU] = WCU_CELL
+    return Bucket(cells, now_ms, limits.fingerprint)
 
 
 def renewed(
@@ -134,18 +139,17 @@ def refill(bucket: Bucket, now_ms: int) -> Bucket:
     return renewed(bucket, cells, refilled_at_ms=bucket.refilled_at_ms + elapsed_ms)
 
 
-def stamp(bucket: Bucket, limits: LimitSet) -> Bucket:
+def stamp(bucket: Bucket, limits: LimitSet, *, metered: bool = False) -> Bucket:
     """Put other limits in force: balances stay, clamped to the new ceilings; limits that
     are new start full, limits that are gone disappear.
 
     The bucket must have been refilled under its old limits first.
     """
-    renewed = bucket._replace(
-        cells={limit.name: _stamp_cell(bucket, limit) for limit in limits.limits},
-        fingerprint=limits.fingerprint,
-    )
-    cells = {name: _clamp(renewed, name) for name in renewed.cells}
-    return renewed._replace(cells=cells)
+    cells = {limit.name: _stamp_cell(bucket, limit) for limit in limits.limits}
+    if metered:
+        cells[WCU] = bucket.cells.get(WCU, WCU_CELL)
+    stamped = bucket._replace(cells=cells, fingerprint=limits.fingerprint)
+    return stamped._replace(cells={name: _clamp(stamped, name) for name in cells})
 
 
 def _stamp_cell(bucket: Bucket, limit: Limit) -> Cell:
@@ -168,10 +172,38 @@ def _clamp(bucket: Bucket, name: str) -> Cell:
     return cell._replace(tokens_milli=ceiling_milli, remainder=0)
 
 
-def at(bucket: Bucket, limits: LimitSet, now_ms: int) -> Bucket:
+def at(bucket: Bucket, limits: LimitSet, now_ms: int, *, metered: bool = False) -> Bucket:
     """The bucket as it stands now under these limits."""
     refilled = refill(bucket, now_ms)
-    return refilled if refilled.fingerprint == limits.fingerprint else stamp(refilled, limits)
+    if refilled.fingerprint == limits.fingerprint:
+        return refilled
+    return stamp(refilled, limits, metered=metered)
+
+
+def split(bucket: Bucket) -> tuple[Bucket, Bucket]:
+    """The two shards that take a shard's place: this one and its new sibling. Together they
+    hold what it held, and refill as it did. Neither expires: see `planner.stamped`."""
+    halves = {name: halve(cell.tokens_milli) for name, cell in bucket.cells.items()}
+    if WCU in halves:
+        # Writes are counted by item: the new one has not been written yet.
+        halves[WCU] = (bucket.cells[WCU].tokens_milli, WCU_CELL.tokens_milli)
+    count = 2 * bucket.shard_count
+    lower = {name: c._replace(tokens_milli=halves[name][0]) for name, c in bucket.cells.items()}
+    upper = {
+        name: c._replace(tokens_milli=halves[name][1], consumed_milli=0)
+        for name, c in bucket.cells.items()
+    }
+    return (
+        bucket._replace(cells=lower, shard_count=count, expires_at_s=None),
+        bucket._replace(
+            cells=upper,
+            expires_at_s=None,
+            shard=sibling(bucket.shard, bucket.shard_count),
+            shard_count=count,
+            recent=(),
+            acquires=0,
+        ),
+    )
 
 
 def covers(bucket: Bucket, takes_milli: Mapping[str, int]) -> bool:

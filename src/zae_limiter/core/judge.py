@@ -8,12 +8,14 @@ millisecond less does not.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from .composite import Bucket
+from .composite import Bucket, refill
 from .limit import MILLI, LimitSet
 from .models import LimitStatus
+from .naming import WCU
 
 NEVER = math.inf
 
@@ -41,7 +43,7 @@ def judge(bucket: Bucket, takes_milli: Mapping[str, int]) -> Verdict:
     """
     waits_ms = {}
     for name, amount_milli in takes_milli.items():
-        if amount_milli > 0:
+        if amount_milli > 0 and name != WCU:
             waits_ms[name] = _wait_ms(bucket, name, amount_milli)
     return Verdict(waits_ms)
 
@@ -55,6 +57,38 @@ def _wait_ms(bucket: Bucket, name: str, amount_milli: int) -> float:
     return time_to_gain_ms(bucket, name, amount_milli - cell.tokens_milli)
 
 
+def judge_shards(shards: Sequence[Bucket], takes_milli: Mapping[str, int]) -> Verdict:
+    """Decide on a bucket that is spread over several items, taken together."""
+    if len(shards) == 1:
+        return judge(shards[0], takes_milli)
+    asked = {name: n for name, n in takes_milli.items() if n > 0 and name != WCU}
+    return Verdict({name: _shards_wait_ms(shards, name, n) for name, n in asked.items()})
+
+
+def _shards_wait_ms(shards: Sequence[Bucket], name: str, amount_milli: int) -> float:
+    if amount_milli <= _held_milli(shards, name, 0):
+        return 0
+    ceilings_milli = [shard.ceiling_milli(name) for shard in shards]
+    if amount_milli > sum(ceilings_milli):
+        return NEVER
+    # Each shard stops at a ceiling of its own, so the sum is no line: search for the moment.
+    until_full_ms = max(
+        time_to_gain_ms(shard, name, ceiling_milli - shard.cells[name].tokens_milli)
+        for shard, ceiling_milli in zip(shards, ceilings_milli, strict=True)
+    )
+    return bisect_left(
+        range(until_full_ms),
+        amount_milli,
+        key=lambda elapsed_ms: _held_milli(shards, name, elapsed_ms),
+    )
+
+
+def _held_milli(shards: Sequence[Bucket], name: str, elapsed_ms: int) -> int:
+    """What the shards will hold together."""
+    then = (refill(shard, shard.refilled_at_ms + elapsed_ms) for shard in shards)
+    return sum(shard.cells[name].tokens_milli for shard in then)
+
+
 def time_to_gain_ms(bucket: Bucket, name: str, gain_milli: int) -> int:
     """The first millisecond by which this much has been refilled, the ceiling aside."""
     cell = bucket.cells[name]
@@ -65,19 +99,19 @@ def time_to_gain_ms(bucket: Bucket, name: str, gain_milli: int) -> int:
 def statuses(
     entity_id: str,
     resource: str,
-    bucket: Bucket,
+    shards: Sequence[Bucket],
     limits: LimitSet,
     takes_milli: Mapping[str, int],
 ) -> list[LimitStatus]:
     """How each limit stands towards the request, the ones it does not ask included."""
-    waits_ms = judge(bucket, takes_milli).waits_ms
+    waits_ms = judge_shards(shards, takes_milli).waits_ms
     return [
         LimitStatus(
             entity_id,
             resource,
             limit.name,
             limit,
-            available=bucket.cells[limit.name].tokens_milli // MILLI,
+            available=sum(shard.cells[limit.name].tokens_milli for shard in shards) // MILLI,
             requested=takes_milli.get(limit.name, 0) // MILLI,
             exceeded=waits_ms.get(limit.name, 0) > 0,
             retry_after_seconds=waits_ms.get(limit.name, 0) / 1000,

@@ -6,7 +6,7 @@ addresses where it was recorded.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from .composite import BucketAddress
@@ -22,6 +22,12 @@ class Entry:
     charged_milli: dict[str, int]
     acquires: int = 1
 
+    def absorb(self, further: Entry) -> None:
+        """Add a further charge of the same bucket, which may carry other limits by now."""
+        self.limit_names |= further.limit_names
+        _add(self.charged_milli, further.charged_milli)
+        self.acquires += further.acquires
+
 
 @dataclass(slots=True)
 class Ledger:
@@ -35,7 +41,7 @@ class Ledger:
         held = {entry.address: entry for entry in self.entries}
         for entry in further.entries:
             if entry.address in held:
-                _add(held[entry.address].charged_milli, entry.charged_milli)
+                held[entry.address].absorb(entry)
             else:
                 self.entries.append(entry)
 
@@ -45,14 +51,26 @@ class Ledger:
 
     def corrections(self) -> Iterator[tuple[BucketAddress, dict[str, int]]]:
         """What has to be written at each address for the corrections to hold."""
-        for entry in self.entries:
-            deltas_milli = {
+        for entries in self._buckets():
+            rest_milli = {
                 name: delta
                 for name, delta in self.pending_milli.items()
-                if delta and name in entry.limit_names
+                if delta and name in entries[0].limit_names
             }
-            if deltas_milli:
-                yield entry.address, deltas_milli
+            for entry in entries[1:]:
+                deltas_milli = _returned_here(entry, rest_milli)
+                if deltas_milli:
+                    yield entry.address, deltas_milli
+            rest_milli = {name: delta for name, delta in rest_milli.items() if delta}
+            if rest_milli:
+                yield entries[0].address, rest_milli
+
+    def _buckets(self) -> Iterable[list[Entry]]:
+        """The entries of each bucket; more than one where several of its shards were charged."""
+        grouped: dict[BucketAddress, list[Entry]] = {}
+        for entry in self.entries:
+            grouped.setdefault(entry.address._replace(shard=0), []).append(entry)
+        return grouped.values()
 
     def refunds(self) -> Iterator[tuple[BucketAddress, dict[str, int], int]]:
         """What has to be given back at each address, and how many acquires with it."""
@@ -65,13 +83,23 @@ class Ledger:
     def consumed(self) -> dict[str, int]:
         """Whole tokens by limit name over all buckets, corrections included."""
         total: dict[str, int] = {}
-        for entry in self.entries:
-            _add(total, entry.charged_milli)
-            _add(
-                total,
-                {n: d for n, d in self.pending_milli.items() if n in entry.limit_names},
-            )
+        for entries in self._buckets():
+            for entry in entries:
+                _add(total, entry.charged_milli)
+            names = entries[0].limit_names
+            _add(total, {n: delta for n, delta in self.pending_milli.items() if n in names})
         return {name: amount_milli // MILLI for name, amount_milli in total.items()}
+
+
+def _returned_here(entry: Entry, rest_milli: dict[str, int]) -> dict[str, int]:
+    """Give back at a shard what was taken there, and no more; the rest stays to be written."""
+    deltas_milli = {}
+    for name, delta in rest_milli.items():
+        here_milli = -min(-delta, entry.charged_milli.get(name, 0)) if delta < 0 else 0
+        if here_milli:
+            deltas_milli[name] = here_milli
+            rest_milli[name] = delta - here_milli
+    return deltas_milli
 
 
 def _add(total: dict[str, int], more: Mapping[str, int]) -> None:

@@ -8,11 +8,15 @@ from typing import NamedTuple
 
 from .composite import Bucket, at, covers, full_bucket, take
 from .limit import LimitSet
+from .naming import WCU
 from .writes import Create, Drain, Refill, Speculate, Write
 
 
 class Intent(NamedTuple):
-    """What a caller wants from one bucket, and how the bucket should be stamped."""
+    """What a caller wants from one bucket, and how the bucket should be stamped.
+
+    `metered`: the bucket counts its own writes too (`composite.WCU_CELL`).
+    """
 
     limits: LimitSet
     takes_milli: Mapping[str, int]
@@ -20,11 +24,19 @@ class Intent(NamedTuple):
     ttl_seconds: int | None
     parent_id: str | None
     cascade: bool
+    metered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Short:
     """The bucket, brought up to date, cannot cover the intent."""
+
+    bucket: Bucket
+
+
+@dataclass(frozen=True, slots=True)
+class Crowded:
+    """The bucket could cover the intent, but is written more often than its store allows."""
 
     bucket: Bucket
 
@@ -36,11 +48,12 @@ def plan_first(intent: Intent, image: Bucket | None, operation: str, now_ms: int
     not fit its bucket, and answers with it.
     """
     if image is None or image.fingerprint != intent.limits.fingerprint:
-        return _speculate(
-            intent, full_bucket(intent.limits, _half_filled_ms(intent, now_ms)), operation, now_ms
-        )
+        guess = full_bucket(intent.limits, _half_filled_ms(intent, now_ms), metered=intent.metered)
+        return _speculate(intent, guess, operation, now_ms)
     planned = plan(intent, image, operation, now_ms)
-    return _speculate(intent, image, operation, now_ms) if isinstance(planned, Short) else planned
+    if isinstance(planned, Short | Crowded):
+        return _speculate(intent, image, operation, now_ms)
+    return planned
 
 
 def _half_filled_ms(intent: Intent, now_ms: int) -> int:
@@ -65,7 +78,7 @@ def _speculate(intent: Intent, guess: Bucket, operation: str, now_ms: int) -> Sp
 def _roofs_milli(intent: Intent, bucket: Bucket, now_ms: int) -> dict[str, int]:
     """What each limit may hold at the bucket's refill time and not be full by now."""
     elapsed_ms = max(0, now_ms - bucket.refilled_at_ms)
-    return {name: _roof_milli(bucket, name, elapsed_ms) for name in intent.takes_milli}
+    return {n: _roof_milli(bucket, n, elapsed_ms) for n in intent.takes_milli if n != WCU}
 
 
 def _roof_milli(bucket: Bucket, name: str, elapsed_ms: int) -> int:
@@ -77,22 +90,30 @@ def _roof_milli(bucket: Bucket, name: str, elapsed_ms: int) -> int:
 
 def plan_create(intent: Intent, operation: str, now_ms: int) -> Create | Short:
     """For a bucket that does not exist: it starts full."""
-    fresh = _stamped(intent, full_bucket(intent.limits, now_ms), now_ms)
+    full = full_bucket(intent.limits, now_ms, metered=intent.metered)
+    fresh = stamped(intent, full, now_ms)
     if not covers(fresh, intent.takes_milli):
         return Short(fresh)
     return Create(operation, now_ms, take(fresh, intent.takes_milli, intent.acquires))
 
 
-def plan(intent: Intent, bucket: Bucket, operation: str, now_ms: int) -> Refill | Drain | Short:
+def plan(
+    intent: Intent, bucket: Bucket, operation: str, now_ms: int
+) -> Refill | Drain | Short | Crowded:
     """For a bucket whose image is known, because a write was refused on it."""
     drain = _plan_drain(intent, bucket, operation, now_ms)
     if drain is not None:
         return drain
-    current = at(bucket, intent.limits, now_ms)
+    current = at(bucket, intent.limits, now_ms, metered=intent.metered)
     if not covers(current, intent.takes_milli):
-        return Short(current)
-    after = take(_stamped(intent, current, now_ms), intent.takes_milli, intent.acquires)
+        return _obstacle(intent, current)
+    after = take(stamped(intent, current, now_ms), intent.takes_milli, intent.acquires)
     return Refill(operation, now_ms, bucket, after)
+
+
+def _obstacle(intent: Intent, current: Bucket) -> Short | Crowded:
+    asked_milli = {name: n for name, n in intent.takes_milli.items() if name != WCU}
+    return Crowded(current) if covers(current, asked_milli) else Short(current)
 
 
 def _plan_drain(intent: Intent, bucket: Bucket, operation: str, now_ms: int) -> Drain | None:
@@ -102,8 +123,12 @@ def _plan_drain(intent: Intent, bucket: Bucket, operation: str, now_ms: int) -> 
     elapsed_ms = max(0, now_ms - bucket.refilled_at_ms)
     roofs_milli = {}
     for name, amount_milli in intent.takes_milli.items():
-        roofs_milli[name] = roof_milli = _roof_milli(bucket, name, elapsed_ms)
-        if amount_milli and not amount_milli <= bucket.cells[name].tokens_milli <= roof_milli:
+        tokens_milli = bucket.cells[name].tokens_milli
+        if name == WCU:
+            roof_milli = tokens_milli
+        else:
+            roofs_milli[name] = roof_milli = _roof_milli(bucket, name, elapsed_ms)
+        if amount_milli and not amount_milli <= tokens_milli <= roof_milli:
             return None
     return Drain(
         operation,
@@ -119,12 +144,15 @@ def _plan_drain(intent: Intent, bucket: Bucket, operation: str, now_ms: int) -> 
 
 def plan_restamp(intent: Intent, bucket: Bucket, operation: str, now_ms: int) -> Refill:
     """Put the intent's limits in force and take nothing."""
-    after = _stamped(intent, at(bucket, intent.limits, now_ms), now_ms)
+    current = at(bucket, intent.limits, now_ms, metered=intent.metered)
+    after = stamped(intent, current, now_ms)
     return Refill(operation, now_ms, bucket, after)
 
 
-def _stamped(intent: Intent, bucket: Bucket, now_ms: int) -> Bucket:
-    ttl = intent.ttl_seconds
+def stamped(intent: Intent, bucket: Bucket, now_ms: int) -> Bucket:
+    """The bucket with the intent's owner and lifetime. One that was split lives on: if one of
+    its items went before the others, the bucket would come back larger than it was."""
+    ttl = intent.ttl_seconds if bucket.shard_count == 1 else None
     expires_at_s = None if ttl is None else -(-now_ms // 1000) + ttl
     stamps = (expires_at_s, intent.parent_id, intent.cascade)
     if stamps == (bucket.expires_at_s, bucket.parent_id, bucket.cascade):

@@ -6,6 +6,8 @@ millitoken, so the parts always sum to the whole.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 MAX_SHARDS = 32
 
 
@@ -36,3 +38,8 @@ def origin(shard: int) -> int:
     """The shard whose split creates this one; shard 0 has no origin."""
     assert shard > 0
     return shard - (1 << shard.bit_length() - 1)
+
+
+def is_whole(shard_counts: Iterable[int]) -> bool:
+    """Whether items with these counts are all there is of a bucket: their parts sum to one."""
+    return sum(MAX_SHARDS // count for count in shard_counts) == MAX_SHARDS

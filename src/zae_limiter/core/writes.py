@@ -64,12 +64,17 @@ class Drain(NamedTuple):
 
 
 class Adjust(NamedTuple):
-    """Charge (positive) or give back (negative) at an existing bucket."""
+    """Charge (positive) or give back (negative) at an existing bucket.
+
+    `seen` is the last image the caller knows. It changes nothing here; it tells a store that
+    has to ask for the ceiling beforehand where it was.
+    """
 
     operation: str
     at_ms: int
     deltas_milli: Mapping[str, int]
     acquires: int
+    seen: Bucket | None = None
 
 
 class Speculate(NamedTuple):
@@ -147,7 +152,8 @@ def _covers(write: Speculate | Drain, bucket: Bucket) -> bool:
         return False
     cells, roofs_milli = bucket.cells, write.roofs_milli
     for name, amount_milli in write.takes_milli.items():
-        if amount_milli and not amount_milli <= cells[name].tokens_milli <= roofs_milli[name]:
+        tokens_milli = cells[name].tokens_milli
+        if amount_milli and not amount_milli <= tokens_milli <= roofs_milli.get(name, tokens_milli):
             return False
     return True
 
@@ -205,6 +211,7 @@ def _moved(write: Refill, bucket: Bucket) -> Bucket:
         fingerprint=after.fingerprint,
         acquires=bucket.acquires + after.acquires - before.acquires,
         expires_at_s=after.expires_at_s,
+        shard_count=after.shard_count,
         parent_id=after.parent_id,
         cascade=after.cascade,
     )

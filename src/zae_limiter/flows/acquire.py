@@ -7,12 +7,14 @@ from collections.abc import Sequence
 
 from ..core.composite import BucketAddress
 from ..core.exceptions import RateLimitExceeded, StorageUnavailable
-from ..core.ledger import Entry, Ledger
+from ..core.ledger import Ledger
+from ..core.naming import WCU
 from ..core.operations import Landing, landing
 from ..core.writes import Adjust
-from .charge import Charge, Shortage, Taken, status_of, take
+from .charge import ONE_WRITE_MILLI, Charge, Shortage, Taken, status_of
 from .scope import Scope
 from .send import send
+from .take import take
 
 logger = logging.getLogger("zae_limiter")
 
@@ -43,9 +45,8 @@ async def take_all(scope: Scope, charges: Sequence[Charge], *, speculative: bool
     except BaseException:
         await undo(scope, charges)
         raise
-    ledger = Ledger([charge.entry for charge in charges if charge.entry is not None])
-    if len(ledger.entries) == len(charges):
-        return ledger
+    if all(isinstance(outcome, Taken) for outcome in outcomes):
+        return _ledger(charges)
     await undo(scope, charges)
     raise _worst(outcomes)
 
@@ -59,28 +60,29 @@ def _worst(outcomes: Sequence[Taken | Shortage | BaseException]) -> BaseExceptio
     return Refusal([o for o in outcomes if not isinstance(o, BaseException)])
 
 
+def _ledger(charges: Sequence[Charge]) -> Ledger:
+    return Ledger([entry for charge in charges for entry in charge.entries])
+
+
 async def undo(scope: Scope, charges: Sequence[Charge]) -> None:
     """Give back what these charges took, also where the answer never arrived."""
     for charge in charges:
-        if charge.sent is not None:
+        if charge.sent:
             await _find_out(scope, charge)
-    await refund(scope, Ledger([c.entry for c in charges if c.entry is not None]))
+    await refund(scope, _ledger(charges))
 
 
 async def _find_out(scope: Scope, charge: Charge) -> None:
-    """Whether a write of unknown outcome landed. If nobody can tell, it counts as charged."""
-    assert charge.sent is not None
+    """Whether writes of unknown outcome landed. If nobody can tell, they count as charged."""
     try:
-        found = await scope.store.buckets.read([charge.address])
+        found = await scope.store.buckets.read([entry.address for _, entry in charge.sent])
     except StorageUnavailable:
         return
-    if landing(charge.sent.operation, found.get(charge.address)) is Landing.LANDED:
-        charge.entry = Entry(
-            charge.address,
-            frozenset(charge.limits.by_name),
-            dict(charge.intent.takes_milli),
-            charge.intent.acquires,
-        )
+    charge.entries += [
+        entry
+        for operation, entry in charge.sent
+        if landing(operation, found.get(entry.address)) is Landing.LANDED
+    ]
 
 
 async def refund(scope: Scope, ledger: Ledger) -> None:
@@ -113,4 +115,8 @@ async def _adjust(
     scope: Scope, address: BucketAddress, deltas_milli: dict[str, int], acquires: int
 ) -> None:
     io = scope.io
-    await send(scope, address, Adjust(io.operation_id(), io.now_ms(), deltas_milli, acquires))
+    if scope.store.buckets.metered:
+        deltas_milli = {**deltas_milli, WCU: ONE_WRITE_MILLI}
+    seen = scope.images.get(address)
+    write = Adjust(io.operation_id(), io.now_ms(), deltas_milli, acquires, seen)
+    await send(scope, address, write)

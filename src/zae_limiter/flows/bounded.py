@@ -30,6 +30,11 @@ class Bounded(Generic[K, V]):
             if len(self._entries) > self._max_entries:
                 self._entries.popitem(last=False)
 
+    def discard(self, key: K) -> None:
+        """Forget one entry."""
+        with self._lock:
+            self._entries.pop(key, None)
+
     def discard_where(self, doomed: Callable[[K], bool]) -> None:
         """Forget the entries with these keys."""
         with self._lock:

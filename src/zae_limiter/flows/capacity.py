@@ -5,36 +5,45 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..core.composite import Bucket, BucketAddress, bucket_states, refill
-from ..core.judge import judge
+from ..core.judge import judge_shards
 from ..core.limit import MILLI
 from ..core.models import BucketState, EntityCapacity, ResourceCapacity
 from ..core.naming import validate_identifier, validate_limit_name, validate_resource
 from .cascade import Request, charges
 from .charge import Charge, view
 from .scope import Scope
+from .shards import read_all
 
 
-async def _views(scope: Scope, request: Request) -> list[tuple[Charge, Bucket]]:
+async def _views(scope: Scope, request: Request) -> list[tuple[Charge, list[Bucket]]]:
+    """Every level, with the items of its bucket as they stand now."""
     planned = await charges(scope, request)
-    found = await scope.store.buckets.read([charge.address for charge in planned])
+    found = [await read_all(scope, charge.address) for charge in planned]
     now_ms = scope.io.now_ms()
-    return [(charge, view(charge, found.get(charge.address), now_ms)) for charge in planned]
+    return [
+        (charge, view(charge, list(shards.values()), now_ms))
+        for charge, shards in zip(planned, found, strict=True)
+    ]
 
 
 async def available(scope: Scope, request: Request) -> dict[str, int]:
     """How much of each limit of the entity could be taken now, at every level it cascades to."""
     views = await _views(scope, request)
-    own = views[0][1]
     return {
-        name: min(b.cells[name].tokens_milli // MILLI for _, b in views if name in b.cells)
-        for name in own.cells
+        name: min(_held(shards, name) for charge, shards in views if name in charge.limits.by_name)
+        for name in views[0][0].limits.by_name
     }
+
+
+def _held(shards: Iterable[Bucket], name: str) -> int:
+    return sum(shard.cells[name].tokens_milli for shard in shards) // MILLI
 
 
 async def time_until_available(scope: Scope, request: Request) -> float:
     """Seconds until the request would fit at every level; infinite when it never will."""
     views = await _views(scope, request)
-    return max(judge(bucket, charge.intent.takes_milli).wait_ms for charge, bucket in views) / 1000
+    waits_ms = [judge_shards(s, charge.intent.takes_milli).wait_ms for charge, s in views]
+    return max(waits_ms) / 1000
 
 
 async def get_buckets(scope: Scope, entity_id: str, resource: str | None) -> list[BucketState]:

@@ -77,7 +77,7 @@ def _charge(
         require_known(wanted_milli, limits, "consume")
     return Charge(
         BucketAddress(scope.namespace_id, entity_id, request.resource),
-        intent_for(resolution, limits, wanted_milli, scope.bucket_ttl_multiplier, acquires),
+        intent_for(scope, resolution, limits, wanted_milli, acquires),
         wanted_milli,
         is_leaf,
         overridden=limits is not resolution.limits,

@@ -1,26 +1,24 @@
-"""Charging one bucket: begin with what is known of it, then follow what the store answers."""
+"""What a request asks of one bucket, and what came of it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from ..core.composite import Bucket, BucketAddress, at, full_bucket
-from ..core.composite import take as uncharged
-from ..core.exceptions import StorageUnavailable, ValidationError
-from ..core.judge import judge, statuses
+from ..core.composite import take as taken_from
+from ..core.exceptions import ValidationError
+from ..core.judge import judge_shards, statuses
 from ..core.ledger import Entry
 from ..core.limit import LimitSet
 from ..core.models import LimitStatus
-from ..core.planner import Intent, Short, plan, plan_create, plan_first, plan_restamp
-from ..core.writes import Absent, Granted, Outcome, Refused, Write
+from ..core.naming import WCU
+from ..core.planner import Intent
 from .config_cache import Resolution
-from .resolve import resolve_afresh
 from .scope import Scope
-from .send import send
 
-# Each failed attempt means that another client succeeded; a bound keeps it finite.
-_MAX_ATTEMPTS = 64
+# What each write spends of an item's own allowance, where the store meters writes.
+ONE_WRITE_MILLI = 1000
 
 
 @dataclass(slots=True)
@@ -28,7 +26,8 @@ class Charge:
     """One bucket that a request is about to charge.
 
     `overridden`: the caller brought the limits, so there is nothing to resolve again.
-    `sent`: a write whose outcome is not known yet, or will never be.
+    `sent`: charges by operation whose outcome is not known yet, or will never be.
+    `entries`: what was taken, and where. `shards`: the items as they were left.
     """
 
     address: BucketAddress
@@ -36,13 +35,19 @@ class Charge:
     wanted_milli: Mapping[str, int]
     is_leaf: bool
     overridden: bool
-    sent: Write | None = None
-    entry: Entry | None = None
-    bucket: Bucket | None = None
+    sent: Sequence[tuple[str, Entry]] = ()
+    entries: list[Entry] = field(default_factory=list)
+    shards: Sequence[Bucket] = ()
 
     @property
     def limits(self) -> LimitSet:
         return self.intent.limits
+
+    def entry(self, address: BucketAddress, takes_milli: Mapping[str, int], acquires: int) -> Entry:
+        """What the ledger will say of a charge. An item's own writes are nobody's debt."""
+        charged_milli = dict(takes_milli)
+        charged_milli.pop(WCU, None)
+        return Entry(address, frozenset(self.intent.limits.by_name), charged_milli, acquires)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,30 +62,37 @@ class Shortage:
     """The bucket, as it stands, cannot cover the charge. Nothing was taken from it."""
 
     charge: Charge
-    bucket: Bucket
+    shards: Sequence[Bucket]
     wait_ms: float
 
 
+def shortage(charge: Charge, shards: Sequence[Bucket]) -> Shortage:
+    """That these items, together, are short, and for how long."""
+    return Shortage(charge, shards, judge_shards(shards, charge.intent.takes_milli).wait_ms)
+
+
 def intent_for(
+    scope: Scope,
     resolution: Resolution,
     limits: LimitSet,
     wanted_milli: Mapping[str, int],
-    ttl_multiplier: int,
-    acquires: int = 1,
+    acquires: int,
 ) -> Intent:
     """What to ask of a bucket that carries these limits: only what it limits."""
-    takes_milli = (
-        wanted_milli
-        if wanted_milli.keys() <= limits.by_name.keys()
-        else {n: amount for n, amount in wanted_milli.items() if n in limits.by_name}
-    )
+    takes_milli = wanted_milli
+    metered = scope.store.buckets.metered
+    if metered or not wanted_milli.keys() <= limits.by_name.keys():
+        takes_milli = {n: amount for n, amount in wanted_milli.items() if n in limits.by_name}
+        if metered:
+            takes_milli[WCU] = ONE_WRITE_MILLI
     return Intent(
         limits,
         takes_milli,
         acquires,
-        _ttl_seconds(resolution, limits, ttl_multiplier),
+        _ttl_seconds(resolution, limits, scope.bucket_ttl_multiplier),
         resolution.parent_id,
         resolution.cascade,
+        metered,
     )
 
 
@@ -99,112 +111,26 @@ def require_known(wanted_milli: Mapping[str, int], limits: LimitSet, field_name:
             raise ValidationError(field_name, name, f"no limit named '{name}' (known: {known})")
 
 
-async def take(scope: Scope, charge: Charge, *, speculative: bool = True) -> Taken | Shortage:
-    """Charge the bucket, in one call when its balance is there."""
-    outcome: Outcome
-    if speculative:
-        io, image = scope.io, scope.images.get(charge.address)
-        charge.sent = plan_first(charge.intent, image, io.operation_id(), io.now_ms())
-        outcome = await send(scope, charge.address, charge.sent)
-    else:
-        outcome = await _look(scope, charge)
-    for _ in range(_MAX_ATTEMPTS):
-        if isinstance(outcome, Granted):
-            return _record(charge, outcome.bucket)
-        charge.sent = None
-        planned = await _plan(scope, charge, outcome)
-        if isinstance(planned, Shortage):
-            return planned
-        charge.sent = planned
-        outcome = await send(scope, charge.address, planned)
-    raise StorageUnavailable(f"{charge.address} is too contended", retryable=True)
-
-
-async def _look(scope: Scope, charge: Charge) -> Refused | Absent:
-    bucket = (await scope.store.buckets.read([charge.address])).get(charge.address)
-    return Absent() if bucket is None else Refused(bucket)
-
-
-def _record(charge: Charge, bucket: Bucket) -> Taken:
-    charge.entry = Entry(
-        charge.address,
-        frozenset(charge.limits.by_name),
-        dict(charge.intent.takes_milli),
-        charge.intent.acquires,
-    )
-    charge.bucket = bucket
-    charge.sent = None
-    return Taken(charge)
-
-
-async def _plan(scope: Scope, charge: Charge, outcome: Refused | Absent) -> Write | Shortage:
-    io = scope.io
-    if isinstance(outcome, Absent):
-        planned = plan_create(charge.intent, io.operation_id(), io.now_ms())
-        return _shortage(charge, planned) if isinstance(planned, Short) else planned
-    bucket = outcome.bucket
-    if bucket.fingerprint != charge.limits.fingerprint:
-        await _adopt(scope, charge)
-    decided = plan(charge.intent, bucket, io.operation_id(), io.now_ms())
-    if not isinstance(decided, Short):
-        return decided
-    if bucket.fingerprint != charge.limits.fingerprint:
-        await _restamp(scope, charge, bucket)
-    return _shortage(charge, decided)
-
-
-def _shortage(charge: Charge, short: Short) -> Shortage:
-    return Shortage(charge, short.bucket, judge(short.bucket, charge.intent.takes_milli).wait_ms)
-
-
-async def _adopt(scope: Scope, charge: Charge) -> None:
-    """The bucket carries other limits than we knew: look once whether ours are out of date."""
-    if charge.overridden:
-        return
-    charge.overridden = True
-    resolution = await resolve_afresh(scope, charge.address.entity_id, charge.address.resource)
-    if resolution.limits is None:
-        return
-    if charge.is_leaf:
-        require_known(charge.wanted_milli, resolution.limits, "consume")
-    charge.intent = intent_for(
-        resolution,
-        resolution.limits,
-        charge.wanted_milli,
-        scope.bucket_ttl_multiplier,
-        charge.intent.acquires,
-    )
-
-
-async def _restamp(scope: Scope, charge: Charge, bucket: Bucket) -> None:
-    """Put our limits in force though we take nothing; losing a race here loses nothing."""
-    io = scope.io
-    write = plan_restamp(charge.intent, bucket, io.operation_id(), io.now_ms())
-    try:
-        await send(scope, charge.address, write)
-    except StorageUnavailable:
-        return
-
-
 def status_of(outcome: Taken | Shortage) -> list[LimitStatus]:
     """How each limit of a bucket stood towards the request."""
     charge = outcome.charge
-    bucket = outcome.bucket if isinstance(outcome, Shortage) else _before(charge)
+    shards = outcome.shards if isinstance(outcome, Shortage) else _before(charge)
     address = charge.address
     return statuses(
-        address.entity_id, address.resource, bucket, charge.limits, charge.intent.takes_milli
+        address.entity_id, address.resource, shards, charge.limits, charge.intent.takes_milli
     )
 
 
-def _before(charge: Charge) -> Bucket:
-    """The bucket as it was when the charge found enough in it."""
-    assert charge.bucket is not None
-    returned_milli = {name: -amount for name, amount in charge.intent.takes_milli.items()}
-    return uncharged(charge.bucket, returned_milli, 0)
+def _before(charge: Charge) -> list[Bucket]:
+    """The items as they were when the charge found enough in them."""
+    return [
+        taken_from(bucket, {name: -n for name, n in entry.charged_milli.items()}, 0)
+        for bucket, entry in zip(charge.shards, charge.entries, strict=True)
+    ]
 
 
-def view(charge: Charge, bucket: Bucket | None, now_ms: int) -> Bucket:
-    """The bucket as it stands now; one that does not exist is full."""
-    if bucket is None:
-        return full_bucket(charge.limits, now_ms)
-    return at(bucket, charge.limits, now_ms)
+def view(charge: Charge, shards: Sequence[Bucket], now_ms: int) -> list[Bucket]:
+    """The items as they stand now; a bucket that does not exist is full."""
+    if not shards:
+        return [full_bucket(charge.limits, now_ms)]
+    return [at(bucket, charge.limits, now_ms) for bucket in shards]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ..core.composite import Bucket, BucketAddress
+from ..core.writes import Absent, Outcome
 from ..ports.io import Io
 from ..ports.repository_protocol import RepositoryProtocol
 from .bounded import Bounded
@@ -20,6 +21,7 @@ class Scope:
     """A namespace, and what this process knows and does about it.
 
     `images`: buckets as they were last seen here, to plan the next write from.
+    `shard_counts`: into how many items a bucket has been split, where more than one.
     """
 
     store: RepositoryProtocol
@@ -28,5 +30,22 @@ class Scope:
     cache: ConfigCache = field(default_factory=ConfigCache)
     turnstiles: Turnstiles = field(default_factory=Turnstiles)
     images: Bounded[BucketAddress, Bucket] = field(default_factory=lambda: Bounded(MAX_IMAGES))
+    shard_counts: Bounded[BucketAddress, int] = field(default_factory=lambda: Bounded(MAX_IMAGES))
     bucket_ttl_multiplier: int = DEFAULT_TTL_MULTIPLIER
     stack_name: str = ""
+
+    def remember(self, address: BucketAddress, outcome: Outcome) -> None:
+        """Keep the image that came with an outcome."""
+        if isinstance(outcome, Absent):
+            self.images.discard(address)
+            return
+        bucket = outcome.bucket
+        self.images.put(address, bucket)
+        if bucket.shard_count > self.shard_count(address):
+            self.shard_counts.put(address._replace(shard=0), bucket.shard_count)
+
+    def shard_count(self, address: BucketAddress) -> int:
+        """Into how many items a bucket is known to have been split."""
+        if not len(self.shard_counts):
+            return 1
+        return self.shard_counts.get(address._replace(shard=0), 1)

@@ -1,6 +1,8 @@
-"""Sending one write so that it takes effect once, however often the answer is lost."""
+"""Sending writes so that each takes effect once, however often the answer is lost."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from ..core.composite import BucketAddress
 from ..core.exceptions import StorageUnavailable
@@ -9,6 +11,7 @@ from ..core.writes import Absent, Granted, Outcome, Write
 from .scope import Scope
 
 _RETRY_DELAYS_S = (0.01, 0.05, 0.2)
+Addressed = tuple[BucketAddress, Write]
 
 
 async def send(scope: Scope, address: BucketAddress, write: Write) -> Outcome:
@@ -16,46 +19,65 @@ async def send(scope: Scope, address: BucketAddress, write: Write) -> Outcome:
     try:
         outcome = await scope.store.buckets.write(address, write)
     except StorageUnavailable as error:
-        outcome = await _send_again(scope, address, write, error)
-    if not isinstance(outcome, Absent):
-        scope.images.put(address, outcome.bucket)
+        outcome = (await _send_again(scope, [(address, write)], error))[0]
+    scope.remember(address, outcome)
     return outcome
 
 
+async def send_all(scope: Scope, writes: Sequence[Addressed]) -> list[Outcome]:
+    """Carry out writes on different items, all or none."""
+    try:
+        outcomes = await scope.store.buckets.write_all(writes)
+    except StorageUnavailable as error:
+        outcomes = await _send_again(scope, writes, error)
+    carried_out = all(isinstance(outcome, Granted) for outcome in outcomes)
+    for (address, _), outcome in zip(writes, outcomes, strict=True):
+        if carried_out or not isinstance(outcome, Granted):
+            scope.remember(address, outcome)
+    return outcomes
+
+
 async def _send_again(
-    scope: Scope, address: BucketAddress, write: Write, error: StorageUnavailable
-) -> Outcome:
+    scope: Scope, writes: Sequence[Addressed], error: StorageUnavailable
+) -> list[Outcome]:
     """Retry a failure that may pass, a bounded number of times.
 
-    After an ambiguous failure the bucket itself tells whether the write had landed. It is
-    sent again only if it surely had not; where that cannot be told, the failure is raised
-    and stays ambiguous: what may have been charged is not charged again.
+    After an ambiguous failure the buckets themselves tell whether the writes had landed.
+    They are sent again only if they surely had not; where that cannot be told, the failure is
+    raised and stays ambiguous: what may have been charged is not charged again.
     """
     for delay_s in _RETRY_DELAYS_S:
         if not error.retryable:
             break
         await scope.io.pause(delay_s)
-        landed = await _landed(scope, address, write, error) if error.ambiguous else None
+        landed = await _landed(scope, writes, error) if error.ambiguous else None
         if landed is not None:
             return landed
         try:
-            return await scope.store.buckets.write(address, write)
+            return await _write(scope, writes)
         except StorageUnavailable as failure:
             error = failure
     raise error
 
 
+async def _write(scope: Scope, writes: Sequence[Addressed]) -> list[Outcome]:
+    if len(writes) == 1:
+        return [await scope.store.buckets.write(*writes[0])]
+    return await scope.store.buckets.write_all(writes)
+
+
 async def _landed(
-    scope: Scope, address: BucketAddress, write: Write, error: StorageUnavailable
-) -> Granted | None:
+    scope: Scope, writes: Sequence[Addressed], error: StorageUnavailable
+) -> list[Outcome] | None:
+    """The outcomes if the writes had landed, None if they had not."""
     try:
-        bucket = (await scope.store.buckets.read([address])).get(address)
+        found = await scope.store.buckets.read([address for address, _ in writes])
     except StorageUnavailable:
         raise error from None
-    match landing(write.operation, bucket):
-        case Landing.LANDED if bucket is not None:
-            return Granted(bucket)
-        case Landing.LOST:
-            return None
-        case _:
-            raise error
+    # All or none landed, so what one of them proves holds for all.
+    proofs = {landing(write.operation, found.get(address)) for address, write in writes}
+    if Landing.LANDED in proofs:
+        return [Granted(found[a]) if a in found else Absent() for a, _ in writes]
+    if Landing.LOST in proofs:
+        return None
+    raise error

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 from ..core.composite import BucketAddress, take
 from ..core.exceptions import RateLimitExceeded
-from ..core.judge import judge, statuses
+from ..core.judge import judge_shards, statuses
 from ..core.ledger import Ledger
 from .acquire import Refusal, take_all
 from .cascade import Request, charges
 from .charge import Charge, view
 from .scope import Scope
+from .shards import read_all
 from .turnstile import Place
 
 Served = tuple[list[Charge], Ledger]
@@ -63,7 +64,8 @@ async def _attempt(waiter: _Waiter) -> Served | _Blocked:
     except Refusal as refusal:
         if refusal.worst.wait_ms > waiter.left_s() * 1000:
             raise refusal.to_error() from None
-        return _Blocked(refusal.worst.charge.address, refusal.worst.wait_ms)
+        address = refusal.worst.charge.address._replace(shard=0)
+        return _Blocked(address, refusal.worst.wait_ms)
 
 
 async def _queue(waiter: _Waiter, blocked: _Blocked) -> Served | _Blocked:
@@ -113,12 +115,13 @@ async def _refuse_if_hopeless(
     charge = next((c for c in planned if c.address == place.address), None)
     if charge is None:
         return
-    found = await scope.store.buckets.read([place.address])
-    now = view(charge, found.get(place.address), scope.io.now_ms())
-    known_milli = {n: amount for n, amount in ahead_milli.items() if n in now.cells}
-    rest = take(now, known_milli, 0)
-    if judge(rest, charge.intent.takes_milli).wait_ms > waiter.left_s() * 1000:
+    found = await read_all(scope, place.address)
+    first, *rest = view(charge, list(found.values()), scope.io.now_ms())
+    known_milli = {n: amount for n, amount in ahead_milli.items() if n in first.cells}
+    # Whatever those ahead will take is missing somewhere; it does not matter at which item.
+    shards = [take(first, known_milli, 0), *rest]
+    if judge_shards(shards, charge.intent.takes_milli).wait_ms > waiter.left_s() * 1000:
         entity_id, resource = place.address.entity_id, place.address.resource
         raise RateLimitExceeded(
-            statuses(entity_id, resource, rest, charge.limits, charge.intent.takes_milli)
+            statuses(entity_id, resource, shards, charge.limits, charge.intent.takes_milli)
         )

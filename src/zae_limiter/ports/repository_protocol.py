@@ -25,10 +25,20 @@ from ..core.writes import Outcome, Write
 
 
 class Buckets(Protocol):
-    """Bucket items. The consumption of each write is counted as usage in the same step."""
+    """Bucket items. The consumption of each write is counted as usage in the same step, or by
+    whoever reads the store's stream of changes."""
+
+    @property
+    def metered(self) -> bool:
+        """Whether an item can only be written so often. If so, buckets count their writes, and
+        one that is written too often is split into shards."""
 
     async def write(self, address: BucketAddress, write: Write) -> Outcome:
         """Carry out `core.writes.apply` on the item, atomically."""
+
+    async def write_all(self, writes: Sequence[tuple[BucketAddress, Write]]) -> list[Outcome]:
+        """Carry out writes on different items, all or none. When none is carried out, outcomes
+        other than `Granted` say why; `Granted` then means: this one could have been."""
 
     async def read(self, addresses: Sequence[BucketAddress]) -> dict[BucketAddress, Bucket]:
         """The items that exist, as of the last write that was answered."""

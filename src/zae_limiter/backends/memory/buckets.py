@@ -16,22 +16,39 @@ _FIRST_SWEEP_AT = 1024
 class MemoryBuckets:
     """`apply` over a dictionary."""
 
+    metered = False
+
     def __init__(self, tables: Tables, apply: Callable[[Write, Bucket | None], Outcome]) -> None:
         self._tables = tables
         self._apply = apply
         self._sweep_at = _FIRST_SWEEP_AT
 
     async def write(self, address: BucketAddress, write: Write) -> Outcome:
-        tables = self._tables
-        with tables.lock:
-            before = tables.buckets.get(address)
-            outcome = self._apply(write, before)
-            if isinstance(outcome, Granted) and outcome.bucket is not before:
-                tables.buckets[address] = outcome.bucket
-                self._count(address, write.at_ms, before, outcome.bucket)
-                if before is None:
-                    self._sweep(write.at_ms)
+        with self._tables.lock:
+            outcome = self._apply(write, self._tables.buckets.get(address))
+            if isinstance(outcome, Granted):
+                self._keep(address, write.at_ms, outcome.bucket)
             return outcome
+
+    async def write_all(self, writes: Sequence[tuple[BucketAddress, Write]]) -> list[Outcome]:
+        with self._tables.lock:
+            found = self._tables.buckets
+            outcomes = [self._apply(write, found.get(address)) for address, write in writes]
+            if all(isinstance(outcome, Granted) for outcome in outcomes):
+                for (address, write), outcome in zip(writes, outcomes, strict=True):
+                    assert isinstance(outcome, Granted)
+                    self._keep(address, write.at_ms, outcome.bucket)
+            return outcomes
+
+    def _keep(self, address: BucketAddress, at_ms: int, after: Bucket) -> None:
+        buckets = self._tables.buckets
+        before = buckets.get(address)
+        if after is before:
+            return
+        buckets[address] = after
+        self._count(address, at_ms, before, after)
+        if before is None:
+            self._sweep(at_ms)
 
     def _count(
         self, address: BucketAddress, at_ms: int, before: Bucket | None, after: Bucket

@@ -1,0 +1,142 @@
+"""Charging one bucket: begin with what is known of it, then follow what the store answers."""
+
+from __future__ import annotations
+
+from ..core.composite import Bucket
+from ..core.exceptions import StorageUnavailable
+from ..core.naming import WCU
+from ..core.planner import Crowded, Short, plan, plan_create, plan_first, plan_restamp
+from ..core.shards import MAX_SHARDS
+from ..core.writes import Absent, Granted, Outcome, Refused, Write
+from .charge import Charge, Shortage, Taken, intent_for, require_known, shortage
+from .resolve import resolve_afresh
+from .scope import Scope
+from .send import send
+from .shards import draw, make_shard, others, split_shard
+from .withdraw import withdraw
+
+# Each failed attempt means that another client succeeded; a bound keeps it finite.
+_MAX_ATTEMPTS = 64
+_OTHER_SHARDS = 2
+
+
+async def take(scope: Scope, charge: Charge, *, speculative: bool = True) -> Taken | Shortage:
+    """Charge the bucket, in one call when the item that is drawn has the balance."""
+    charge.address = draw(scope, charge.address)
+    outcome = await _take_here(scope, charge, speculative)
+    if isinstance(outcome, Taken) or scope.shard_count(charge.address) == 1:
+        return outcome
+    for address in others(scope, charge.address, _OTHER_SHARDS):
+        charge.address = address
+        outcome = await _take_here(scope, charge, speculative)
+        if isinstance(outcome, Taken):
+            return outcome
+    return await withdraw(scope, charge)
+
+
+async def _take_here(scope: Scope, charge: Charge, speculative: bool) -> Taken | Shortage:
+    """Charge one item."""
+    outcome: Outcome
+    if speculative:
+        io, image = scope.io, scope.images.get(charge.address)
+        first = plan_first(charge.intent, image, io.operation_id(), io.now_ms())
+        outcome = await _dispatch(scope, charge, first)
+    else:
+        outcome = await _look(scope, charge)
+    for _ in range(_MAX_ATTEMPTS):
+        if isinstance(outcome, Granted):
+            return Taken(charge)
+        planned = await _plan(scope, charge, outcome)
+        match planned:
+            case Shortage():
+                return planned
+            case Refused() | Absent():
+                outcome = planned
+            case _:
+                outcome = await _dispatch(scope, charge, planned)
+    raise StorageUnavailable(f"{charge.address} is too contended")
+
+
+async def _dispatch(scope: Scope, charge: Charge, write: Write) -> Outcome:
+    """Send a write that charges, so that it is known of whatever happens meanwhile."""
+    entry = charge.entry(charge.address, charge.intent.takes_milli, charge.intent.acquires)
+    charge.sent = ((write.operation, entry),)
+    outcome = await send(scope, charge.address, write)
+    if isinstance(outcome, Granted):
+        charge.entries = [entry]
+        charge.shards = (outcome.bucket,)
+    charge.sent = ()
+    return outcome
+
+
+async def _look(scope: Scope, charge: Charge) -> Refused | Absent:
+    bucket = (await scope.store.buckets.read([charge.address])).get(charge.address)
+    return Absent() if bucket is None else Refused(bucket)
+
+
+async def _plan(
+    scope: Scope, charge: Charge, outcome: Refused | Absent
+) -> Write | Shortage | Refused | Absent:
+    """What to do next: send a write, give up, or look again at another image."""
+    if isinstance(outcome, Absent):
+        return await _plan_absent(scope, charge)
+    io, bucket = scope.io, outcome.bucket
+    if bucket.fingerprint != charge.limits.fingerprint:
+        await _adopt(scope, charge)
+    decided = plan(charge.intent, bucket, io.operation_id(), io.now_ms())
+    match decided:
+        case Short():
+            if bucket.fingerprint != charge.limits.fingerprint:
+                await _restamp(scope, charge, bucket)
+            return shortage(charge, [decided.bucket])
+        case Crowded():
+            return await _spread(scope, charge, bucket)
+        case _:
+            return decided
+
+
+async def _plan_absent(scope: Scope, charge: Charge) -> Write | Shortage | Refused:
+    if charge.address.shard:
+        made = await make_shard(scope, charge.address)
+        if made is not None:
+            return Refused(made)
+        charge.address = charge.address._replace(shard=0)
+        scope.shard_counts.discard(charge.address)
+    planned = plan_create(charge.intent, scope.io.operation_id(), scope.io.now_ms())
+    return shortage(charge, [planned.bucket]) if isinstance(planned, Short) else planned
+
+
+async def _spread(scope: Scope, charge: Charge, bucket: Bucket) -> Refused | Absent:
+    """The item is written too often: split it and go on at its new sibling."""
+    if bucket.shard_count >= MAX_SHARDS:
+        takes_milli = {n: m for n, m in charge.intent.takes_milli.items() if n != WCU}
+        charge.intent = charge.intent._replace(takes_milli=takes_milli)
+        return Refused(bucket)
+    await split_shard(scope, charge.address, bucket)
+    charge.address = draw(scope, charge.address)
+    return await _look(scope, charge)
+
+
+async def _adopt(scope: Scope, charge: Charge) -> None:
+    """The bucket carries other limits than we knew: look once whether ours are out of date."""
+    if charge.overridden:
+        return
+    charge.overridden = True
+    resolution = await resolve_afresh(scope, charge.address.entity_id, charge.address.resource)
+    if resolution.limits is None:
+        return
+    if charge.is_leaf:
+        require_known(charge.wanted_milli, resolution.limits, "consume")
+    charge.intent = intent_for(
+        scope, resolution, resolution.limits, charge.wanted_milli, charge.intent.acquires
+    )
+
+
+async def _restamp(scope: Scope, charge: Charge, bucket: Bucket) -> None:
+    """Put our limits in force though we take nothing; losing a race here loses nothing."""
+    io = scope.io
+    write = plan_restamp(charge.intent, bucket, io.operation_id(), io.now_ms())
+    try:
+        await send(scope, charge.address, write)
+    except StorageUnavailable:
+        return
