@@ -43,11 +43,16 @@ _SWEPT_PER_CREATE = 16
 class SqliteBuckets:
     """One row for each bucket."""
 
+    metered = False
+
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     async def write(self, address: BucketAddress, write: Write) -> Outcome:
         return await self._connection.write(lambda db: _write(db, address, write))
+
+    async def write_all(self, writes: Sequence[tuple[BucketAddress, Write]]) -> list[Outcome]:
+        return await self._connection.write(lambda db: _write_all(db, writes))
 
     async def read(self, addresses: Sequence[BucketAddress]) -> dict[BucketAddress, Bucket]:
         def found(db: sqlite3.Connection) -> dict[BucketAddress, Bucket]:
@@ -69,18 +74,41 @@ class SqliteBuckets:
 
 def _write(db: sqlite3.Connection, address: BucketAddress, write: Write) -> Outcome:
     item = _read(db, address)
-    before = None if item is None else item.bucket
-    outcome = apply(write, before)
-    if isinstance(outcome, Granted) and outcome.bucket is not before:
-        used = consumption(before, outcome.bucket)
-        hour_ms = hour_start_ms(write.at_ms)
-        if item is None:
-            _sweep(db, write.at_ms)
-            _insert(db, address, Item(outcome.bucket, hour_ms, used))
-        else:
-            usage_ms, usage = _count(db, address, item, hour_ms, used)
-            _update(db, address, item, Item(outcome.bucket, usage_ms, usage))
+    outcome = apply(write, None if item is None else item.bucket)
+    if isinstance(outcome, Granted):
+        _keep(db, address, write.at_ms, item, outcome.bucket)
     return outcome
+
+
+def _write_all(
+    db: sqlite3.Connection, writes: Sequence[tuple[BucketAddress, Write]]
+) -> list[Outcome]:
+    items = [_read(db, address) for address, _ in writes]
+    outcomes = [
+        apply(write, None if item is None else item.bucket)
+        for (_, write), item in zip(writes, items, strict=True)
+    ]
+    granted = [outcome.bucket for outcome in outcomes if isinstance(outcome, Granted)]
+    if len(granted) == len(writes):
+        for (address, write), item, bucket in zip(writes, items, granted, strict=True):
+            _keep(db, address, write.at_ms, item, bucket)
+    return outcomes
+
+
+def _keep(
+    db: sqlite3.Connection, address: BucketAddress, at_ms: int, item: Item | None, after: Bucket
+) -> None:
+    """Store the bucket that a write made, and count what it used."""
+    before = None if item is None else item.bucket
+    if after is before:
+        return
+    used, hour_ms = consumption(before, after), hour_start_ms(at_ms)
+    if item is None:
+        _sweep(db, at_ms)
+        _insert(db, address, Item(after, hour_ms, used))
+    else:
+        usage_ms, usage = _count(db, address, item, hour_ms, used)
+        _update(db, address, item, Item(after, usage_ms, usage))
 
 
 def _read(db: sqlite3.Connection, address: BucketAddress) -> Item | None:
