@@ -23,6 +23,7 @@ class Expression:
         self._known: dict[tuple[type, object], str] = {}
         self._set: list[str] = []
         self._add: list[str] = []
+        self._delete: list[str] = []
         self._remove: list[str] = []
         self.clauses: dict[str, str] = {}
 
@@ -34,12 +35,18 @@ class Expression:
         return placeholder
 
     def value(self, value: Any) -> str:
-        """The placeholder of a value."""
+        """The placeholder of a value. Equal values share one, but for maps: they have no hash."""
+        if isinstance(value, dict):
+            return self._new_value(value)
         identity = (type(value), value)
         placeholder = self._known.get(identity)
         if placeholder is None:
-            self._known[identity] = placeholder = f":{len(self._known)}"
-            self._values[placeholder] = to_attribute(value)
+            self._known[identity] = placeholder = self._new_value(value)
+        return placeholder
+
+    def _new_value(self, value: Any) -> str:
+        placeholder = f":{len(self._values)}"
+        self._values[placeholder] = to_attribute(value)
         return placeholder
 
     def set(self, attribute: str, operand: str) -> None:
@@ -50,6 +57,14 @@ class Expression:
         """`ADD attribute amount`; nothing for zero."""
         if amount:
             self._add.append(f"{self.name(attribute)} {self.value(amount)}")
+
+    def include(self, attribute: str, member: str) -> None:
+        """Put a member into a set of strings; one that is there stays."""
+        self._add.append(f"{self.name(attribute)} {self.value(frozenset([member]))}")
+
+    def exclude(self, attribute: str, member: str) -> None:
+        """Take a member out of a set of strings."""
+        self._delete.append(f"{self.name(attribute)} {self.value(frozenset([member]))}")
 
     def remove(self, attribute: str) -> None:
         """`REMOVE attribute`."""
@@ -72,6 +87,11 @@ class Expression:
 
     def update_request(self) -> dict[str, Any]:
         """The request's fields for an update, with its condition if there is one."""
-        parts = {"SET": self._set, "ADD": self._add, "REMOVE": self._remove}
+        parts = {
+            "SET": self._set,
+            "ADD": self._add,
+            "DELETE": self._delete,
+            "REMOVE": self._remove,
+        }
         update = " ".join(f"{verb} {', '.join(terms)}" for verb, terms in parts.items() if terms)
         return {"UpdateExpression": update, **self.condition_request()}

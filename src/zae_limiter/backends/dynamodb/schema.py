@@ -6,6 +6,7 @@
     entity config      {ns}/ENTITY#{id}                #CONFIG#{res}
     resource config    {ns}/RESOURCE#{res}             #CONFIG
     system config      {ns}/SYSTEM#                    #CONFIG
+    deleted config     as the config had               #DELETED and what the config had
     resource registry  {ns}/SYSTEM#                    #RESOURCES
     entity registry    {ns}/SYSTEM#                    #ENTITY_CONFIG_RESOURCES
     usage              {ns}/ENTITY#{id}                #USAGE#{res}#{window}
@@ -73,6 +74,11 @@ def sk_state() -> str:
 def sk_config(resource: str | None = None) -> str:
     """Configuration; with a resource, an entity's."""
     return "#CONFIG" if resource is None else f"#CONFIG#{resource}"
+
+
+def sk_deleted(sk: str) -> str:
+    """What is left of a deleted configuration: the number of its last version."""
+    return f"#DELETED{sk}"
 
 
 def sk_usage(resource: str, window_key: str) -> str:

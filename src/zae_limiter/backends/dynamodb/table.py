@@ -1,0 +1,157 @@
+"""The one table: each call on its items, with the care that the call needs.
+
+Calls that may be carried out twice without harm are sent again when their answer is lost:
+reads, batch deletions, and transactions, which carry a token. Any other write is its
+caller's to repeat or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from ...core.exceptions import StorageUnavailable
+from ...ports.io import Io
+from .expressions import Expression
+from .wire.client import Client
+from .wire.errors import ResourceMissing, hopeless
+from .wire.retry import Backoff, delays
+from .wire.values import Item
+
+T = TypeVar("T")
+Key = dict[str, Any]
+Action = dict[str, Any]
+"""One action of a transaction, as `TransactWriteItems` takes it."""
+
+_GETS_PER_BATCH = 100
+_DELETES_PER_BATCH = 25
+_RESENDING = Backoff(retries=2, base_s=0.05, ceiling_s=0.2, total_s=0.5)
+_UNPROCESSED = Backoff(retries=10, base_s=0.05, ceiling_s=1.0, total_s=5.0)
+
+
+@dataclass(slots=True, eq=False)
+class Table:
+    """A table and the client it is reached through.
+
+    `measured`: ask DynamoDB what each call cost, indexes included, and count it in the
+    client's meter. Off by default, because answers become longer.
+    """
+
+    client: Client
+    name: str
+    measured: bool = False
+
+    @property
+    def io(self) -> Io:
+        """The driver."""
+        return self.client.io
+
+    async def call(self, operation: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Any operation on items. A table that is gone cannot answer."""
+        if self.measured:
+            parameters = {**parameters, "ReturnConsumedCapacity": "INDEXES"}
+        try:
+            return await self.client.call(operation, parameters)
+        except ResourceMissing as error:
+            raise hopeless(f"There is no table {self.name}: {error}", error) from error
+
+    async def repeatable(self, operation: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """The same, for an operation that does no harm when it is carried out twice."""
+        waits_s = delays(_RESENDING, self.io.entropy)
+        while True:
+            try:
+                return await self.call(operation, parameters)
+            except StorageUnavailable as error:
+                wait_s = next(waits_s, None)
+                if not error.ambiguous or wait_s is None:
+                    raise
+            await self.io.pause(wait_s)
+
+    async def get(self, key: Key, *, consistent: bool = False) -> Item | None:
+        """The item, if there is one."""
+        request = {"TableName": self.name, "Key": key, "ConsistentRead": consistent}
+        return (await self.repeatable("GetItem", request)).get("Item")
+
+    async def put(self, item: Item, **fields: Any) -> dict[str, Any]:
+        """Replace the item. `fields` are further fields of the request."""
+        return await self.call("PutItem", {"TableName": self.name, "Item": item, **fields})
+
+    async def update(self, key: Key, **fields: Any) -> dict[str, Any]:
+        """Change the item. `fields` are further fields of the request."""
+        return await self.call("UpdateItem", {"TableName": self.name, "Key": key, **fields})
+
+    async def delete(self, key: Key, **fields: Any) -> dict[str, Any]:
+        """Delete the item. `fields` are further fields of the request."""
+        return await self.call("DeleteItem", {"TableName": self.name, "Key": key, **fields})
+
+    async def transact(self, actions: Sequence[Action], token: str | None = None) -> None:
+        """Carry out all actions or none, once, however often it is sent."""
+        token = token or self.io.operation_id()
+        request = {"TransactItems": actions, "ClientRequestToken": token}
+        await self.repeatable("TransactWriteItems", request)
+
+    def putting(self, item: Item, condition: Expression | None = None) -> Action:
+        """Replace the item, as an action of a transaction."""
+        return {"Put": {"TableName": self.name, "Item": item, **_fields(condition)}}
+
+    def updating(self, key: Key, update: Expression) -> Action:
+        """Change the item, as an action of a transaction."""
+        return {"Update": {"TableName": self.name, "Key": key, **update.update_request()}}
+
+    def deleting(self, key: Key, condition: Expression | None = None) -> Action:
+        """Delete the item, as an action of a transaction."""
+        return {"Delete": {"TableName": self.name, "Key": key, **_fields(condition)}}
+
+    def checking(self, key: Key, condition: Expression) -> Action:
+        """Only look at the item, as an action of a transaction."""
+        return {"ConditionCheck": {"TableName": self.name, "Key": key, **_fields(condition)}}
+
+    async def batch_get(self, keys: Iterable[Key], *, consistent: bool = False) -> list[Item]:
+        """The items that exist, in any order; any number of keys."""
+        found: list[Item] = []
+        for chunk in _chunks(_distinct(keys), _GETS_PER_BATCH):
+            request = {self.name: {"Keys": chunk, "ConsistentRead": consistent}}
+            for answer in await self._in_full("BatchGetItem", request, "UnprocessedKeys"):
+                found += answer["Responses"].get(self.name, ())
+        return found
+
+    async def batch_delete(self, keys: Iterable[Key]) -> int:
+        """Delete the items, and count the keys. Part of it may be done when it fails."""
+        doomed = _distinct(keys)
+        for chunk in _chunks(doomed, _DELETES_PER_BATCH):
+            request = {self.name: [{"DeleteRequest": {"Key": key}} for key in chunk]}
+            await self._in_full("BatchWriteItem", request, "UnprocessedItems")
+        return len(doomed)
+
+    async def _in_full(
+        self, operation: str, request: Mapping[str, Any], unprocessed: str
+    ) -> list[dict[str, Any]]:
+        """Send what was left over again until nothing is."""
+        waits_s = delays(_UNPROCESSED, self.io.entropy)
+        answers: list[dict[str, Any]] = []
+        while True:
+            answers.append(await self.repeatable(operation, {"RequestItems": request}))
+            request = answers[-1].get(unprocessed, {})
+            if not request:
+                return answers
+            wait_s = next(waits_s, None)
+            if wait_s is None:
+                raise StorageUnavailable(
+                    f"DynamoDB is too busy: {operation} was never done in full", ambiguous=True
+                )
+            await self.io.pause(wait_s)
+
+
+def _fields(condition: Expression | None) -> dict[str, Any]:
+    return {} if condition is None else condition.condition_request()
+
+
+def _distinct(keys: Iterable[Key]) -> list[Key]:
+    """DynamoDB refuses a batch that names a key twice."""
+    return list({(key["PK"]["S"], key["SK"]["S"]): key for key in keys}.values())
+
+
+def _chunks(members: list[T], size: int) -> Iterator[list[T]]:
+    for start in range(0, len(members), size):
+        yield members[start : start + size]
