@@ -90,7 +90,9 @@ def _write_all(
     ]
     granted = [outcome.bucket for outcome in outcomes if isinstance(outcome, Granted)]
     if len(granted) == len(writes):
-        for (address, write), item, bucket in zip(writes, items, granted, strict=True):
+        kept = zip(writes, items, granted, strict=True)
+        # New buckets last: making one sweeps others, which may be among those to be kept.
+        for (address, write), item, bucket in sorted(kept, key=lambda each: each[1] is None):
             _keep(db, address, write.at_ms, item, bucket)
     return outcomes
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
+from contextlib import closing
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -96,19 +97,25 @@ def _check_ours(path: str) -> None:
 
 
 def _header(path: str) -> tuple[int, int, int]:
-    """Application id, schema version, and the length the file should have."""
-    db = _connect(path, "ro&immutable=1")
+    """Application id, schema version, and the length the file should at least have."""
+    with closing(_connect(path, "ro&immutable=1")) as db:
+        try:
+            # Without this SQLite would not read the header of a file that is too short.
+            db.execute("PRAGMA writable_schema = ON")
+            return _pragma(db, "application_id"), _pragma(db, "user_version"), _page_bytes(db)
+        except sqlite3.DatabaseError as error:
+            if code(error) == sqlite3.SQLITE_NOTADB:
+                raise StoredDataError(path, "is not a zae-limiter store") from error
+            raise
+
+
+def _page_bytes(db: sqlite3.Connection) -> int:
     try:
-        # Without this SQLite would not read the header of a file that is too short.
-        db.execute("PRAGMA writable_schema = ON")
-        pages = _pragma(db, "page_count") * _pragma(db, "page_size")
-        return _pragma(db, "application_id"), _pragma(db, "user_version"), pages
-    except sqlite3.DatabaseError as error:
-        if code(error) == sqlite3.SQLITE_NOTADB:
-            raise StoredDataError(path, "is not a zae-limiter store") from error
-        raise
-    finally:
-        db.close()
+        return int(_pragma(db, "page_count") * _pragma(db, "page_size"))
+    except sqlite3.DatabaseError:
+        # Whole pages are missing. With its journals and locks at hand, which are not looked
+        # at here, SQLite will tell whether that is as it should be.
+        return 0
 
 
 def _has_journal(path: str) -> bool:

@@ -1,0 +1,180 @@
+"""Rows: what cannot be read is named, and amounts beyond SQLite's integers survive."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from zae_limiter.backends.sqlite import SqliteStore
+from zae_limiter.core.composite import BucketAddress
+from zae_limiter.core.exceptions import StoredDataError
+from zae_limiter.core.hierarchy import ConfigSlot
+from zae_limiter.core.limit import MILLI, Limit
+from zae_limiter.core.models import Entity, LimiterConfig
+from zae_limiter.ports.repository_protocol import NamespaceRecord, UsageQuery
+from zae_limiter.runtime.blocking import run
+
+from .sqlite_support import ADDRESS, EVENT, T0_MS, adjust, create, opened, read, take_one, taken
+
+HOUR_MS = 3_600_000
+SLOT = ConfigSlot("user-1", "gpt-4")
+QUERY = UsageQuery(entity_id="user-1")
+
+
+def fill(store: SqliteStore) -> None:
+    """At least one row in every table."""
+    create(store)
+    take_one(store)
+    take_one(store, at_ms=T0_MS + HOUR_MS)
+    run(store.configs.write("ns", SLOT, LimiterConfig((Limit.per_day("rpd", 5),)), EVENT))
+    run(store.entities.create("ns", Entity("user-1", metadata={"plan": "pro"}), EVENT))
+    run(store.namespaces.register(NamespaceRecord("default", "ns", "2023-11-14T22:13:20Z")))
+
+
+def spoil(path: Path, table: str, column: str, value: object) -> None:
+    db = sqlite3.connect(path)
+    assert db.execute(f"UPDATE {table} SET {column} = ?", (value,)).rowcount
+    db.commit()
+    db.close()
+
+
+READS: dict[str, Callable[[SqliteStore], Awaitable[object]]] = {
+    "buckets": lambda store: store.buckets.read([ADDRESS]),
+    "usage": lambda store: store.usage.read("ns", QUERY, 10, None),
+    "configs": lambda store: store.configs.read("ns", [SLOT]),
+    "entities": lambda store: store.entities.read("ns", "user-1"),
+    "audit": lambda store: store.audit.read("ns", "user-1", 10, None),
+    "namespaces": lambda store: store.namespaces.read_id("ns"),
+}
+KEYS = {
+    "buckets": "buckets('ns', 'user-1', 'gpt-4', 0)",
+    "usage": "usage('ns', 'user-1', 'gpt-4', 1699999200000)",
+    "configs": "configs('ns', 'user-1', 'gpt-4')",
+    "entities": "entities('ns', 'user-1')",
+    "audit": "audit('ns', 'user-1', '01HF')",
+    "namespaces": "namespaces('ns',)",
+}
+CELL = '{"rpd":[1,2,3,4,5,6]}'
+
+
+def state(cells: str = CELL, shard: str = "0,1", rest: str = "0,{}") -> str:
+    return f'[{cells},1,"f",[],0,null,{shard},null,false,{rest}]'
+
+
+SPOILED = [
+    ("buckets", "state", "not json"),
+    ("buckets", "state", "{}"),
+    ("buckets", "state", "[]"),
+    ("buckets", "state", b"[]"),
+    ("buckets", "state", "[" * 100_000),
+    ("buckets", "state", state(cells="[]")),
+    ("buckets", "state", state(cells='{"rpd":[1,2,3,4,5]}')),
+    ("buckets", "state", state(cells='{"rpd":[1,2,3,4,5,"6"]}')),
+    ("buckets", "state", state(cells='{"rpd":[1,2,3,0,5,6]}')),
+    ("buckets", "state", state(cells='{"rpd":[1.5,2,3,4,5,6]}')),
+    ("buckets", "state", state(shard="1,1")),
+    ("buckets", "state", state(shard="0,64")),
+    ("buckets", "state", state(shard='"0",1')),
+    ("buckets", "state", state(rest='0,{"rpd":"x"}')),
+    ("buckets", "usage_hour_ms", "today"),
+    ("usage", "counts", "[1]"),
+    ("usage", "counts", "[null,{}]"),
+    ("configs", "limits", '[{"name":"rpd"}]'),
+    ("configs", "limits", '[{"name":"a b","capacity":1,"refill_amount":1}]'),
+    (
+        "configs",
+        "limits",
+        '[{"name":"#","capacity":1,"refill_amount":1,"refill_period_seconds":1}]',
+    ),
+    ("configs", "on_unavailable", "maybe"),
+    ("configs", "config_version", "one"),
+    ("entities", "metadata", "[1]"),
+    ("entities", "metadata", '{"plan":1}'),
+    ("entities", "version", "one"),
+    ("audit", "details", "7"),
+    ("namespaces", "status", b"active"),
+]
+
+
+@pytest.mark.parametrize(("table", "column", "value"), SPOILED)
+def test_a_row_that_cannot_be_read_is_named(
+    tmp_path: Path, table: str, column: str, value: object
+) -> None:
+    path = tmp_path / "limits.db"
+    with opened(path) as store:
+        fill(store)
+        run(READS[table](store))  # type: ignore[arg-type]
+        spoil(path, table, column, value)
+        with pytest.raises(StoredDataError) as raised:
+            run(READS[table](store))  # type: ignore[arg-type]
+        assert raised.value.record == KEYS[table]
+
+
+def test_a_bucket_that_cannot_be_read_is_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "limits.db"
+    with opened(path) as store:
+        fill(store)
+        spoil(path, "buckets", "state", "not json")
+        with pytest.raises(StoredDataError):
+            take_one(store)
+        assert rows(path, "SELECT state FROM buckets") == [("not json",)]
+
+
+def test_an_entity_whose_rows_cannot_be_read_can_still_be_deleted(tmp_path: Path) -> None:
+    path = tmp_path / "limits.db"
+    with opened(path) as store:
+        fill(store)
+        for table, column in [("buckets", "state"), ("configs", "limits"), ("usage", "counts")]:
+            spoil(path, table, column, "not json")
+        assert run(store.entities.delete("ns", "user-1", EVENT)) == 5
+        create(store)
+        assert taken(store) == 0
+
+
+def test_an_expired_bucket_that_cannot_be_read_is_nobody_elses_trouble(tmp_path: Path) -> None:
+    path = tmp_path / "limits.db"
+    other = BucketAddress("ns", "user-2", "gpt-4")
+    with opened(path) as store:
+        create(store, expires_at_s=1)
+        spoil(path, "buckets", "state", "not json")
+        create(store, other)
+        assert taken(store, other) == 0
+        with pytest.raises(StoredDataError, match="user-1"):
+            read(store)
+
+
+def rows(path: Path, select: str) -> list[tuple[Any, ...]]:
+    db = sqlite3.connect(path)
+    found = db.execute(select).fetchall()
+    db.close()
+    return found
+
+
+def test_amounts_beyond_the_integers_of_sqlite_survive(tmp_path: Path) -> None:
+    huge = 10**21
+    with opened(tmp_path / "limits.db") as store:
+        create(store, expires_at_s=huge)
+        adjust(store, huge)
+        adjust(store, huge)
+        bucket = read(store)
+        assert bucket is not None
+        assert bucket.expires_at_s == huge
+        assert bucket.cells["rpd"].consumed_milli == 2 * huge * MILLI
+        adjust(store, 1, at_ms=T0_MS + HOUR_MS)
+        hours, _ = run(store.usage.read("ns", UsageQuery("user-1", window_type="hourly"), 9, None))
+        assert [hour.counters for hour in hours] == [{"rpd": 1}, {"rpd": 2 * huge}]
+
+
+def test_metadata_and_details_survive_as_they_are(tmp_path: Path) -> None:
+    entity = Entity("user-1", "Zoë 🐝", "org", True, {"ключ": "значение\n\"'"}, "2024-01-01", 3)
+    event = EVENT.with_details(limits=[{"name": "rpd", "capacity": 1}], note="ü", none=None)
+    with opened(tmp_path / "limits.db") as store:
+        assert run(store.entities.create("ns", entity, event))
+        found = run(store.entities.read("ns", "user-1"))
+        assert found is not None
+        assert (found, found.version) == (entity, 3)
+        assert run(store.audit.read("ns", "user-1", 1, None)) == [event]
