@@ -19,10 +19,11 @@ import itertools
 import json
 import random
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import TracebackType
@@ -116,16 +117,21 @@ class Request:
 class ChaosProxy:
     """Listens on a loopback port of its own. Use it as a context manager."""
 
-    def __init__(self, upstream_url: str, plan: Iterable[Act] = ()) -> None:
+    def __init__(
+        self, upstream_url: str, plan: Iterable[Act] = (), tls: ssl.SSLContext | None = None
+    ) -> None:
         upstream = urlsplit(upstream_url)
         self._upstream = (upstream.hostname or "", upstream.port or 80)
         self._plan = itertools.chain(plan, itertools.repeat(Pass()))
+        self._tls = tls
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._clients: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        scheme = "https" if tls else "http"
+        self.url = f"{scheme}://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.heard = threading.Event()
         self.connections = 0
         self.requests: list[tuple[Request, Act]] = []
 
@@ -169,17 +175,23 @@ class ChaosProxy:
 
     def _serve(self, client: socket.socket) -> None:
         server = http.client.HTTPConnection(*self._upstream, timeout=_READ_TIMEOUT_S)
-        with suppress(OSError, http.client.HTTPException), client, client.makefile("rb") as stream:
+        with suppress(OSError, http.client.HTTPException), ExitStack() as stack:
+            client = stack.enter_context(self._secured(stack.enter_context(client)))
+            stream = stack.enter_context(client.makefile("rb"))
             while request := read_request(stream):
                 if not self._carry_out(self._next_act(request), request, client, server):
                     break
         server.close()
 
+    def _secured(self, client: socket.socket) -> socket.socket:
+        return self._tls.wrap_socket(client, server_side=True) if self._tls else client
+
     def _next_act(self, request: Request) -> Act:
         with self._lock:
             act = next(self._plan)
             self.requests.append((request, act))
-            return act
+        self.heard.set()
+        return act
 
     def _carry_out(
         self, act: Act, request: Request, client: socket.socket, server: http.client.HTTPConnection
@@ -212,12 +224,12 @@ class ChaosProxy:
 
 
 def read_request(stream: BinaryIO) -> Request | None:
-    """The next request of a connection; None when it has ended."""
-    start = stream.readline().decode().split()
-    if len(start) < 3:
+    """The next request of a connection; None when it has ended, or speaks something else."""
+    start = stream.readline().decode("latin-1").split()
+    if len(start) != 3 or not start[2].startswith("HTTP/"):
         return None
     headers: dict[str, str] = {}
-    while line := stream.readline().decode().strip():
+    while line := stream.readline().decode("latin-1").strip():
         name, _, value = line.partition(":")
         headers[name.strip().lower()] = value.strip()
     body = stream.read(int(headers.get("content-length", 0)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import aiohttp
 from yarl import URL
@@ -22,14 +23,17 @@ _ERRORS: tuple[Row, ...] = (
 )
 
 
+# Gateways forget idle connections after some minutes, without a word to either end.
+_KEPT_IDLE_S = 60.0
+
+
 class AiohttpEdge:
     """Sends through aiohttp, with one session for each event loop."""
 
     def __init__(self, endpoint: Endpoint, limits: Limits | None = None) -> None:
-        self._endpoint = endpoint
-        self._limits = limits or Limits()
+        self._host = endpoint.host
         self._url = URL(endpoint.origin + endpoint.path, encoded=True)
-        self._sessions = PerLoop(self._session)
+        self._sessions = PerLoop(partial(_new_session, endpoint, limits or Limits()))
 
     async def send(self, headers: Mapping[str, str], body: bytes) -> Answer:
         session = await self._sessions.get()
@@ -39,23 +43,23 @@ class AiohttpEdge:
             ) as response:
                 return Answer(response.status, response.headers, await response.read())
         except Exception as error:
-            raise translate(error, _ERRORS, self._endpoint.host) or error from error
+            raise translate(error, _ERRORS, self._host) or error from error
 
     async def close(self) -> None:
         await self._sessions.close()
 
-    def _session(self) -> aiohttp.ClientSession:
-        limits = self._limits
-        return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=limits.connections, ssl=self._endpoint.tls or True
-            ),
-            timeout=aiohttp.ClientTimeout(
-                total=limits.connect_timeout_s + limits.read_timeout_s,
-                connect=limits.connect_timeout_s,
-                sock_read=limits.read_timeout_s,
-            ),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            skip_auto_headers=("Accept", "User-Agent"),
-            auto_decompress=False,
-        )
+
+def _new_session(endpoint: Endpoint, limits: Limits) -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(
+            limit=limits.connections,
+            keepalive_timeout=_KEPT_IDLE_S,
+            ssl=endpoint.tls or True,
+        ),
+        timeout=aiohttp.ClientTimeout(
+            connect=limits.connect_timeout_s, sock_read=limits.read_timeout_s
+        ),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        skip_auto_headers=("Accept", "User-Agent"),
+        auto_decompress=False,
+    )

@@ -23,7 +23,7 @@ class Client:
     def __init__(
         self, io: Io, transport: Transport, clock: ServerClock, backoff: Backoff | None = None
     ) -> None:
-        self._io = io
+        self.io = io
         self._transport = transport
         self._backoff = backoff or Backoff()
         self.clock = clock
@@ -33,14 +33,15 @@ class Client:
         """`operation` is DynamoDB's name for it, such as `UpdateItem`; parameters and result
         are its JSON. Raises as `errors` says."""
         self.meter.count_call(operation)
-        for delay_s in delays(self._backoff, self._io.entropy):
+        waits_s = delays(self._backoff, self.io.entropy)
+        while True:
             try:
                 return await self._once(operation, parameters)
             except StorageUnavailable as error:
-                if error.ambiguous or not error.retryable:
+                wait_s = next(waits_s, None)
+                if error.ambiguous or not error.retryable or wait_s is None:
                     raise
-            await self._io.pause(delay_s)
-        return await self._once(operation, parameters)
+            await self.io.pause(wait_s)
 
     async def close(self) -> None:
         """Let go of connections. Closing twice does nothing."""

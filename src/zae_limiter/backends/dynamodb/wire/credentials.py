@@ -7,7 +7,7 @@ import threading
 from typing import Any, NamedTuple
 
 from ....core.exceptions import StorageUnavailable, ValidationError
-from .endpoint import Endpoint, parse_endpoint
+from .endpoint import Endpoint, parse_endpoint, secured
 from .errors import hopeless
 from .signer import Credentials
 
@@ -72,7 +72,7 @@ class Access:
                 session = self.session()
                 region = find_region(session, self._region)
                 url = self._endpoint_url or _find_endpoint_url(session, region)
-                endpoint = parse_endpoint(url, _trusted_authorities(session))
+                endpoint = secured(parse_endpoint(url), _trusted_authorities(session))
                 self._found = region, endpoint, _find_credentials(session)
             return self._found
 

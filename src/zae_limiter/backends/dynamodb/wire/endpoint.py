@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import quote, urlsplit
 
 from ....core.exceptions import ValidationError
@@ -27,8 +27,8 @@ class Endpoint:
         return f"{self.scheme}://{self.host}"
 
 
-def parse_endpoint(url: str, ca_bundle: str | None = None) -> Endpoint:
-    """Understand an endpoint URL. For https, `ca_bundle` is the file of trusted authorities."""
+def parse_endpoint(url: str) -> Endpoint:
+    """Understand an endpoint URL."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -40,8 +40,14 @@ def parse_endpoint(url: str, ca_bundle: str | None = None) -> Endpoint:
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     if port is not None and port != _DEFAULT_PORTS[parts.scheme]:
         host = f"{host}:{port}"
-    tls = ssl.create_default_context(cafile=ca_bundle) if parts.scheme == "https" else None
-    return Endpoint(parts.scheme, host, _normal_path(parts.path), tls)
+    return Endpoint(parts.scheme, host, _normal_path(parts.path))
+
+
+def secured(endpoint: Endpoint, ca_bundle: str) -> Endpoint:
+    """The endpoint with the authorities to trust, if it is to be reached by TLS."""
+    if endpoint.scheme == "http":
+        return endpoint
+    return replace(endpoint, tls=ssl.create_default_context(cafile=ca_bundle))
 
 
 def _normal_path(path: str) -> str:

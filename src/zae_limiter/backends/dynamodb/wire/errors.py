@@ -191,8 +191,15 @@ _UNKNOWN = (
     "MissingAuthenticationTokenException",
     "UnrecognizedClientException",
 )
-CLOCK_CODES = ("InvalidSignatureException", "RequestExpired", "RequestTimeTooSkewed")
-_SIGNATURE = (*CLOCK_CODES, "IncompleteSignatureException", "SignatureDoesNotMatch")
+_SIGNATURE = (
+    "IncompleteSignatureException",
+    "InvalidSignatureException",
+    "RequestExpired",
+    "RequestTimeTooSkewed",
+    "SignatureDoesNotMatch",
+)
+NOT_BELIEVED = frozenset((*_EXPIRED, *_UNKNOWN, *_SIGNATURE))
+"""Codes that say: we do not believe that it is you. A wrong clock may be why."""
 
 _BY_CODE: dict[str, Callable[[Refusal], Exception]] = {
     "ConditionalCheckFailedException": ConditionFailed,

@@ -12,7 +12,7 @@ from ....ports.io import Io
 from .credentials import Access, Grant
 from .edge import Edge
 from .endpoint import Endpoint
-from .errors import CLOCK_CODES, Refusal, exception_of
+from .errors import NOT_BELIEVED, Refusal, exception_of
 from .protocol import read, request_body, request_headers
 from .server_clock import ServerClock
 from .signer import sign
@@ -66,7 +66,7 @@ class SignedTransport:
 
     def _told_the_time(self, refusal: Refusal, offset_s: float) -> bool:
         """Whether we had signed with a wrong time, and know the right one from this refusal."""
-        return refusal.code in CLOCK_CODES and self._clock.offset_s != offset_s
+        return refusal.code in NOT_BELIEVED and self._clock.offset_s != offset_s
 
     async def _post(self, operation: str, body: bytes) -> dict[str, Any] | Refusal:
         grant = self._access.ready()

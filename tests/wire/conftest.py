@@ -1,0 +1,80 @@
+"""Both drivers, a clean AWS environment, and clients for real servers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.servers.fixtures import dynamodb, extenddb
+from tests.servers.processes import Server
+from zae_limiter.backends.dynamodb.wire.client import Client
+from zae_limiter.backends.dynamodb.wire.connect import open_client
+from zae_limiter.backends.dynamodb.wire.edge import Limits
+
+from .drivers import Driver, asyncio_driver, blocking_driver
+
+__all__ = ["dynamodb", "extenddb"]
+
+_ENVIRONMENT = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+
+Connect = Callable[..., Client]
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Nothing of the machine's own AWS settings is seen, and no machine role is asked for."""
+    for name in _ENVIRONMENT:
+        monkeypatch.delenv(name)
+    monkeypatch.delenv("ZAEL_TRANSPORT", raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+@pytest.fixture(params=["asyncio", "blocking"])
+def driver(request: pytest.FixtureRequest) -> Iterator[Driver]:
+    with asyncio_driver() if request.param == "asyncio" else blocking_driver() as made:
+        yield made
+
+
+@pytest.fixture
+def connect(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connect]:
+    """Makes clients of a server, and closes them."""
+    made: list[Client] = []
+
+    def connect(
+        server: Server,
+        url: str | None = None,
+        limits: Limits | None = None,
+        transport: str | None = None,
+    ) -> Client:
+        act_as_caller_of(server, monkeypatch)
+        client = open_client(
+            driver.io,
+            blocking=driver.blocking,
+            region=server.region,
+            endpoint_url=url or server.url,
+            transport=transport,
+            limits=limits,
+        )
+        made.append(client)
+        return client
+
+    yield connect
+    for client in made:
+        driver.run(client.close())
+
+
+def act_as_caller_of(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the credentials that the server wants."""
+    environment = dict(_ENVIRONMENT)
+    if server.access_key and server.secret_key:
+        environment = {
+            "AWS_ACCESS_KEY_ID": server.access_key,
+            "AWS_SECRET_ACCESS_KEY": server.secret_key,
+        }
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)

@@ -1,0 +1,225 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from tests.servers.chaos import (
+    Act,
+    Answer,
+    ChaosProxy,
+    Corrupt,
+    Delay,
+    DropAnswer,
+    Pass,
+    Reset,
+    Truncate,
+    dead_end,
+    seeded,
+)
+from tests.servers.processes import Server
+from zae_limiter.backends.dynamodb.wire.client import Client
+from zae_limiter.backends.dynamodb.wire.edge import Limits
+from zae_limiter.backends.dynamodb.wire.values import from_item, to_attribute
+from zae_limiter.core.exceptions import StorageUnavailable
+
+from .conftest import Connect
+from .drivers import Driver
+from .tables import create_table, key
+
+BOTH = pytest.mark.parametrize("transport", ["wire", "botocore"])
+_IMPATIENT = Limits(connect_timeout_s=0.3, read_timeout_s=0.3, connections=10)
+# Far above any timeout here: only a hang reaches it.
+_HANG_S = 20.0
+
+
+def _add_one(table: str) -> dict[str, Any]:
+    return {
+        "TableName": table,
+        "Key": key("a"),
+        "UpdateExpression": "ADD #n :one",
+        "ExpressionAttributeNames": {"#n": "count"},
+        "ExpressionAttributeValues": {":one": to_attribute(1)},
+    }
+
+
+async def _count(client: Client, table: str) -> int:
+    parameters = {"TableName": table, "Key": key("a"), "ConsistentRead": True}
+    item = (await client.call("GetItem", parameters)).get("Item", {})
+    return int(from_item(item).get("count", 0))
+
+
+def _failure(driver: Driver, client: Client, operation: str, parameters: Any) -> StorageUnavailable:
+    """The failure of a call, which must come before anyone would call it a hang."""
+    started_s = time.monotonic()
+    with pytest.raises(StorageUnavailable) as raised:
+        driver.run(client.call(operation, parameters))
+    assert time.monotonic() - started_s < _HANG_S
+    return raised.value
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("act", "landed"),
+    [
+        (Delay(60), 1),
+        (DropAnswer(), 1),
+        (Truncate(), 1),
+        (Corrupt(), 1),
+        (Reset(), 0),
+        (Answer(502, b"<html>Bad Gateway</html>"), 0),
+    ],
+)
+def test_a_lost_answer_is_ambiguous_and_sent_once(
+    dynamodb: Server, driver: Driver, connect: Connect, transport: str, act: Act, landed: int
+) -> None:
+    direct = connect(dynamodb)
+    table = driver.run(create_table(direct, driver.io))
+    with ChaosProxy(dynamodb.url, [Pass(), act]) as proxy:
+        client = connect(dynamodb, proxy.url, _IMPATIENT, transport)
+        assert driver.run(_count(client, table)) == 0
+        failure = _failure(driver, client, "UpdateItem", _add_one(table))
+        assert (failure.retryable, failure.ambiguous) == (True, True)
+        assert failure.cause is not None or isinstance(act, Corrupt)
+        assert len(proxy.requests) == 2
+        # The next call finds a sound connection.
+        assert driver.run(_count(client, table)) == landed
+    driver.run(direct.call("DeleteTable", {"TableName": table}))
+
+
+@pytest.mark.parametrize("body", [b"<html>Hello</html>", b""])
+def test_a_success_that_says_nothing_is_not_believed(
+    dynamodb: Server, driver: Driver, connect: Connect, body: bytes
+) -> None:
+    with ChaosProxy(dynamodb.url, [Answer(200, body)]) as proxy:
+        failure = _failure(driver, connect(dynamodb, proxy.url), "ListTables", {})
+    assert (failure.retryable, failure.ambiguous) == (True, True)
+
+
+@BOTH
+def test_a_first_connection_that_breaks_is_ambiguous_too(
+    dynamodb: Server, driver: Driver, connect: Connect, transport: str
+) -> None:
+    with ChaosProxy(dynamodb.url, [Reset()]) as proxy:
+        client = connect(dynamodb, proxy.url, _IMPATIENT, transport)
+        failure = _failure(driver, client, "ListTables", {})
+    assert failure.ambiguous
+
+
+@BOTH
+def test_a_connection_that_is_never_accepted_was_not_sent_on(
+    dynamodb: Server, driver: Driver, connect: Connect, transport: str
+) -> None:
+    with dead_end() as url:
+        client = connect(dynamodb, url, _IMPATIENT, transport)
+        failure = _failure(driver, client, "ListTables", {})
+    assert (failure.retryable, failure.ambiguous) == (True, False)
+    assert client.meter.requests["ListTables"] == 4
+
+
+@BOTH
+def test_an_unknown_host_was_not_sent_to(
+    dynamodb: Server, driver: Driver, connect: Connect, transport: str
+) -> None:
+    client = connect(dynamodb, "http://no-such-host.invalid:8000", _IMPATIENT, transport)
+    failure = _failure(driver, client, "ListTables", {})
+    assert (failure.retryable, failure.ambiguous) == (True, False)
+
+
+def test_waiting_for_a_connection_ends_unsent(
+    dynamodb: Server, driver: Driver, connect: Connect
+) -> None:
+    limits = Limits(connect_timeout_s=0.1, read_timeout_s=_HANG_S, connections=1)
+    with ChaosProxy(dynamodb.url, [Delay(1.5)]) as proxy:
+        client = connect(dynamodb, proxy.url, limits)
+        failure = _second_of_two(driver, client, proxy.heard)
+    assert (failure.retryable, failure.ambiguous) == (True, False)
+    assert len(proxy.requests) == 1
+
+
+def _second_of_two(
+    driver: Driver, client: Client, first_is_out: threading.Event
+) -> StorageUnavailable:
+    """How a call fails while another holds the only connection."""
+
+    async def both() -> StorageUnavailable:
+        first = asyncio.ensure_future(client.call("ListTables", {}))
+        await asyncio.to_thread(first_is_out.wait)
+        with pytest.raises(StorageUnavailable) as raised:
+            await client.call("ListTables", {})
+        await first
+        return raised.value
+
+    if not driver.blocking:
+        failure: StorageUnavailable = driver.run(both())
+        return failure
+    first = threading.Thread(target=lambda: driver.run(client.call("ListTables", {})))
+    first.start()
+    first_is_out.wait()
+    failure = _failure(driver, client, "ListTables", {})
+    first.join()
+    return failure
+
+
+@BOTH
+@pytest.mark.parametrize("seed", range(3))
+def test_under_random_faults_every_outcome_that_is_told_is_true(
+    dynamodb: Server, driver: Driver, connect: Connect, transport: str, seed: int
+) -> None:
+    direct = connect(dynamodb)
+    table = driver.run(create_table(direct, driver.io))
+    faults: list[Act] = [DropAnswer(), Truncate(), Corrupt(), Reset(), Answer(503, b"")]
+    with ChaosProxy(dynamodb.url, seeded(seed, faults, share=0.4)) as proxy:
+        client = connect(dynamodb, proxy.url, _IMPATIENT, transport)
+        sure, unknown = driver.run(_write_many(client, table, 30))
+    assert sure <= driver.run(_count(direct, table)) <= sure + unknown
+    assert unknown > 0
+    assert len(proxy.requests) == 30
+    driver.run(direct.call("DeleteTable", {"TableName": table}))
+
+
+async def _write_many(client: Client, table: str, writes: int) -> tuple[int, int]:
+    """How many writes surely landed, and how many may have."""
+    sure = unknown = 0
+    for _ in range(writes):
+        try:
+            await client.call("UpdateItem", _add_one(table))
+            sure += 1
+        except StorageUnavailable as error:
+            unknown += error.ambiguous
+    return sure, unknown
+
+
+def test_connections_are_kept_and_used_again(
+    dynamodb: Server, driver: Driver, connect: Connect
+) -> None:
+    async def in_turn(client: Client) -> None:
+        for _ in range(20):
+            await client.call("ListTables", {})
+
+    with ChaosProxy(dynamodb.url) as proxy:
+        driver.run(in_turn(connect(dynamodb, proxy.url)))
+    assert proxy.connections == 1
+
+
+def test_a_redirect_is_not_followed(dynamodb: Server, driver: Driver, connect: Connect) -> None:
+    elsewhere = Answer(307, b"", {"location": "http://127.0.0.1:1/"})
+    with ChaosProxy(dynamodb.url, [elsewhere]) as proxy:
+        client = connect(dynamodb, proxy.url)
+        failure = _failure(driver, client, "ListTables", {})
+    assert (failure.retryable, failure.ambiguous) == (False, False)
+    assert len(proxy.requests) == 1
+
+
+def test_the_path_of_an_endpoint_is_kept(
+    dynamodb: Server, driver: Driver, connect: Connect
+) -> None:
+    with ChaosProxy(dynamodb.url, [Answer(200, b"{}")]) as proxy:
+        client = connect(dynamodb, proxy.url + "/a%20b//c/../d/")
+        assert driver.run(client.call("ListTables", {})) == {}
+    request, _ = proxy.requests[0]
+    assert request.path == "/a%20b/d/"
+    assert request.headers["host"] == proxy.url.removeprefix("http://")

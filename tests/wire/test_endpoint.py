@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import pytest
+from botocore.httpsession import get_cert_path
+
+from zae_limiter.backends.dynamodb.wire.endpoint import parse_endpoint, secured
+from zae_limiter.core.exceptions import ValidationError
+
+
+@pytest.mark.parametrize(
+    ("url", "origin", "path"),
+    [
+        ("http://localhost:8000", "http://localhost:8000", "/"),
+        ("http://LOCALHOST:80/", "http://localhost", "/"),
+        ("https://db.example:443/x/", "https://db.example", "/x/"),
+        ("http://[::1]:8000//a/./b/../c", "http://[::1]:8000", "/a/c"),
+        ("http://localhost/a b", "http://localhost", "/a%20b"),
+    ],
+)
+def test_an_endpoint_is_understood(url: str, origin: str, path: str) -> None:
+    endpoint = parse_endpoint(url)
+    assert (endpoint.origin, endpoint.path) == (origin, path)
+
+
+def test_only_https_is_secured() -> None:
+    ca_bundle = get_cert_path(True)
+    assert secured(parse_endpoint("https://db.example"), ca_bundle).tls is not None
+    assert secured(parse_endpoint("http://db.example"), "no such file").tls is None
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "localhost:8000", "ftp://host", "http://", "http://h?x=1", "http://u:p@h", "http://h:x"],
+)
+def test_what_is_no_endpoint_is_refused(url: str) -> None:
+    with pytest.raises(ValidationError, match="endpoint_url"):
+        parse_endpoint(url)

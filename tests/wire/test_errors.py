@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+
+from zae_limiter.backends.dynamodb.wire.errors import (
+    ConditionFailed,
+    Reason,
+    Refusal,
+    RequestInvalid,
+    ResourceInUse,
+    ResourceMissing,
+    TransactionCanceled,
+    WireError,
+    exception_of,
+    hopeless,
+    lost,
+    translate,
+    unsent,
+)
+from zae_limiter.core.exceptions import StorageUnavailable
+
+
+def _refusal(code: str, status: int = 400, **fields: Any) -> Refusal:
+    return Refusal("UpdateItem", status, code, "because", fields)
+
+
+def _canceled(*codes: str) -> Refusal:
+    reasons = [{"Code": code} for code in codes]
+    return _refusal("TransactionCanceledException", CancellationReasons=reasons)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "retryable", "ambiguous"),
+    [
+        (_refusal("ProvisionedThroughputExceededException"), True, False),
+        (_refusal("ThrottlingException"), True, False),
+        (_refusal("RequestLimitExceeded"), True, False),
+        (_refusal("LimitExceededException"), True, False),
+        (_refusal("TransactionInProgressException"), True, False),
+        (_refusal("TransactionConflictException"), True, False),
+        (_refusal("", 429), True, False),
+        (_canceled("None", "TransactionConflict", "ThrottlingError"), True, False),
+        (_refusal("InternalServerError", 500), True, True),
+        (_refusal("ServiceUnavailable", 503), True, True),
+        (_refusal("SomethingNew", 500), True, True),
+        (_refusal("", 502), True, True),
+        (_refusal("ExpiredTokenException"), False, False),
+        (_refusal("UnrecognizedClientException"), False, False),
+        (_refusal("MissingAuthenticationTokenException"), False, False),
+        (_refusal("InvalidSignatureException"), False, False),
+        (_refusal("IncompleteSignatureException"), False, False),
+        (_refusal("AccessDeniedException"), False, False),
+        (_refusal("", 301), False, False),
+        (_refusal("", 403), False, False),
+    ],
+)
+def test_a_store_that_could_not(refusal: Refusal, retryable: bool, ambiguous: bool) -> None:
+    error = exception_of(refusal)
+    assert isinstance(error, StorageUnavailable)
+    assert (error.retryable, error.ambiguous) == (retryable, ambiguous)
+    assert "because" in str(error)
+    assert isinstance(error.cause, WireError)
+    assert error.cause.code == refusal.code
+
+
+@pytest.mark.parametrize(
+    ("refusal", "kind"),
+    [
+        (_refusal("ConditionalCheckFailedException"), ConditionFailed),
+        (_canceled("None", "ConditionalCheckFailed"), TransactionCanceled),
+        (_canceled("TransactionConflict", "ConditionalCheckFailed"), TransactionCanceled),
+        (_canceled("ValidationError", "None"), RequestInvalid),
+        (_canceled(), TransactionCanceled),
+        (_refusal("ResourceNotFoundException"), ResourceMissing),
+        (_refusal("ResourceInUseException"), ResourceInUse),
+        (_refusal("ValidationException"), RequestInvalid),
+        (_refusal("SerializationException"), RequestInvalid),
+        (_refusal("IdempotentParameterMismatchException"), RequestInvalid),
+        (_refusal("SomethingNew"), RequestInvalid),
+    ],
+)
+def test_a_refusal_of_its_own_kind(refusal: Refusal, kind: type[WireError]) -> None:
+    error = exception_of(refusal)
+    assert type(error) is kind
+    assert str(error) == f"UpdateItem: {refusal.code}: because"
+
+
+@pytest.mark.parametrize(
+    ("code", "advice"),
+    [
+        ("ExpiredTokenException", "expired"),
+        ("UnrecognizedClientException", "access key"),
+        ("InvalidSignatureException", "secret key, region and clock"),
+        ("AccessDeniedException", "policy"),
+    ],
+)
+def test_a_refusal_of_the_caller_gives_advice(code: str, advice: str) -> None:
+    assert advice in str(exception_of(_refusal(code)))
+
+
+def test_a_failed_condition_carries_the_item() -> None:
+    error = exception_of(_refusal("ConditionalCheckFailedException", Item={"PK": {"S": "a"}}))
+    assert isinstance(error, ConditionFailed)
+    assert error.item == {"PK": {"S": "a"}}
+    without = exception_of(_refusal("ConditionalCheckFailedException"))
+    assert isinstance(without, ConditionFailed)
+    assert without.item is None
+
+
+def test_a_canceled_transaction_carries_a_reason_for_each_action() -> None:
+    item = {"PK": {"S": "a"}}
+    refusal = _refusal(
+        "TransactionCanceledException",
+        CancellationReasons=[
+            {"Code": "None"},
+            {"Code": "ConditionalCheckFailed", "Message": "no", "Item": item},
+        ],
+    )
+    error = exception_of(refusal)
+    assert isinstance(error, TransactionCanceled)
+    assert error.reasons == [Reason("None"), Reason("ConditionalCheckFailed", "no", item)]
+
+
+def test_a_very_long_message_is_cut() -> None:
+    refusal = Refusal("UpdateItem", 400, "ValidationException", "x" * 100_000)
+    assert len(str(exception_of(refusal))) < 1000
+
+
+def test_errors_survive_pickling() -> None:
+    error = exception_of(_refusal("ConditionalCheckFailedException", Item={"PK": {"S": "a"}}))
+    returned = pickle.loads(pickle.dumps(error))
+    assert isinstance(returned, ConditionFailed)
+    assert returned.item == {"PK": {"S": "a"}}
+
+
+def test_the_first_row_that_fits_translates() -> None:
+    table = ((ConnectionRefusedError, unsent), (OSError, lost), (ValueError, hopeless))
+    refused = translate(ConnectionRefusedError("no"), table, "host")
+    assert isinstance(refused, StorageUnavailable)
+    assert not refused.ambiguous
+    assert str(refused) == "host: no"
+    broken = translate(BrokenPipeError(), table, "host")
+    assert isinstance(broken, StorageUnavailable)
+    assert broken.ambiguous
+    assert str(broken) == "host: BrokenPipeError"
+    assert translate(KeyError("x"), table, "host") is None
