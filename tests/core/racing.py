@@ -12,7 +12,15 @@ from typing import Literal, assert_never
 
 from zae_limiter.core.composite import Bucket
 from zae_limiter.core.limit import LimitSet
-from zae_limiter.core.planner import Intent, Short, plan, plan_create, plan_first, plan_restamp
+from zae_limiter.core.planner import (
+    Crowded,
+    Intent,
+    Short,
+    plan,
+    plan_create,
+    plan_first,
+    plan_restamp,
+)
 from zae_limiter.core.writes import Absent, Adjust, Granted, Outcome, Refused, Write, apply
 from zae_limiter.testing.history import Event, assert_window_theorem
 
@@ -135,13 +143,15 @@ class Race:
             write = plan_first(intent, image, operation, now_ms)
             return Sent(write, takes_milli, 1, self.now_ms)
         if client.image is None:
-            planned: Write | Short = plan_create(intent, operation, now_ms)
+            planned: Write | Short | Crowded = plan_create(intent, operation, now_ms)
         elif step.verb == "restamp":
             restamp = plan_restamp(intent, client.image, operation, now_ms)
             return Sent(restamp, {}, 0, self.now_ms)
         else:
             planned = plan(intent, client.image, operation, now_ms)
-        return None if isinstance(planned, Short) else Sent(planned, takes_milli, 1, self.now_ms)
+        if isinstance(planned, Short | Crowded):
+            return None
+        return Sent(planned, takes_milli, 1, self.now_ms)
 
     def _send(self, client: Client, sent: Sent | None) -> None:
         if sent is None:

@@ -7,7 +7,15 @@ from hypothesis import strategies as st
 from tests.core.strategies import limit_sets, quick
 from zae_limiter.core.composite import Bucket, Cell, at, full_bucket, refill, take
 from zae_limiter.core.limit import Limit, LimitSet
-from zae_limiter.core.planner import Intent, Short, plan, plan_create, plan_first, plan_restamp
+from zae_limiter.core.planner import (
+    Crowded,
+    Intent,
+    Short,
+    plan,
+    plan_create,
+    plan_first,
+    plan_restamp,
+)
 from zae_limiter.core.writes import Create, Drain, Granted, Refill, Refused, Speculate, apply
 
 NOW_MS = 1_000_000
@@ -149,6 +157,7 @@ def test_what_is_planned_on_an_image_is_granted_on_that_image(
     if isinstance(planned, Short):
         assert planned.bucket.cells["rpm"].tokens_milli < wanted_milli
         return
+    assert not isinstance(planned, Crowded)
     outcome = apply(planned, image)
     assert isinstance(outcome, Granted)
     standing = at(image, intent.limits, NOW_MS + later_ms).cells["rpm"].tokens_milli

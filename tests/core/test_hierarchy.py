@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from itertools import product
+from typing import get_args
+
+import pytest
+
+from zae_limiter.core.hierarchy import SYSTEM_SLOT, ConfigSlot, decide, slots
+from zae_limiter.core.limit import Limit
+from zae_limiter.core.models import ConfigSource, LimiterConfig
+
+SOURCES: tuple[ConfigSource, ...] = get_args(ConfigSource)
+SLOTS: dict[ConfigSource, ConfigSlot] = {
+    "entity": ConfigSlot("key", "gpt-4"),
+    "entity_default": ConfigSlot("key", "_default_"),
+    "resource": ConfigSlot(None, "gpt-4"),
+    "system": ConfigSlot(None, None),
+}
+SAID = {source: LimiterConfig((Limit.per_minute(f"{source}-limit", 1),)) for source in SOURCES}
+
+
+def test_the_strongest_level_comes_first() -> None:
+    assert list(slots("key", "gpt-4")) == list(SLOTS.items())
+    assert SLOTS["system"] == SYSTEM_SLOT
+
+
+def test_for_the_default_resource_only_the_entity_and_the_system_can_say() -> None:
+    expected = [(source, SLOTS[source]) for source in ("entity_default", "system")]
+    assert list(slots("key", "_default_")) == expected
+
+
+@pytest.mark.parametrize("present", list(product([False, True], repeat=4)))
+def test_the_first_level_that_has_limits_wins_as_a_whole(present: tuple[bool, ...]) -> None:
+    there = [source for source, is_there in zip(SOURCES, present, strict=True) if is_there]
+    stored = {SLOTS[source]: SAID[source] for source in there}
+    expected = (SAID[there[0]].limits, there[0]) if there else (None, None)
+    assert decide("key", "gpt-4", stored) == expected
+
+
+@pytest.mark.parametrize("silent", [None, LimiterConfig(), LimiterConfig(())])
+@pytest.mark.parametrize("present", list(product([False, True], repeat=4)))
+def test_a_level_without_limits_is_passed_over(
+    present: tuple[bool, ...], silent: LimiterConfig | None
+) -> None:
+    stored = {
+        SLOTS[source]: SAID[source] if is_there else silent
+        for source, is_there in zip(SOURCES, present, strict=True)
+    }
+    there = [source for source, is_there in zip(SOURCES, present, strict=True) if is_there]
+    assert decide("key", "gpt-4", stored)[1] == (there[0] if there else None)
+
+
+def test_what_is_said_of_others_does_not_count() -> None:
+    stored = {
+        ConfigSlot("other", "gpt-4"): SAID["entity"],
+        ConfigSlot("key", "gpt-3"): SAID["entity"],
+        ConfigSlot(None, "gpt-3"): SAID["resource"],
+        SYSTEM_SLOT: SAID["system"],
+    }
+    assert decide("key", "gpt-4", stored) == (SAID["system"].limits, "system")

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+from zae_limiter.core.composite import BucketAddress
+from zae_limiter.core.ledger import Entry, Ledger
+
+KEY = BucketAddress("ns", "key", "gpt-4")
+ORG = BucketAddress("ns", "org", "gpt-4")
+SHARD = BucketAddress("ns", "key", "gpt-4", 3)
+
+
+def ledger() -> Ledger:
+    """A key and its organisation; the organisation limits requests only."""
+    return Ledger(
+        [
+            Entry(KEY, frozenset({"rpm", "tpm"}), {"rpm": 1000, "tpm": 500_000}),
+            Entry(ORG, frozenset({"rpm"}), {"rpm": 1000}),
+        ]
+    )
+
+
+def test_a_refund_gives_back_exactly_what_was_taken_where_it_was_taken() -> None:
+    assert list(ledger().refunds()) == [
+        (KEY, {"rpm": -1000, "tpm": -500_000}, -1),
+        (ORG, {"rpm": -1000}, -1),
+    ]
+
+
+def test_a_refund_ignores_corrections_that_were_never_written() -> None:
+    lease = ledger()
+    lease.correct({"tpm": 1500})
+    assert list(lease.refunds()) == list(ledger().refunds())
+
+
+def test_an_acquire_of_nothing_gives_its_acquire_back() -> None:
+    lease = Ledger([Entry(KEY, frozenset({"rpm"}), {"rpm": 0})])
+    assert list(lease.refunds()) == [(KEY, {}, -1)]
+
+
+def test_where_nothing_was_taken_nothing_is_given_back() -> None:
+    assert list(Ledger([Entry(KEY, frozenset({"rpm"}), {"rpm": 0}, acquires=0)]).refunds()) == []
+    assert list(Ledger().refunds()) == []
+
+
+def test_corrections_go_to_every_bucket_that_has_the_limit() -> None:
+    lease = ledger()
+    lease.correct({"tpm": 1500, "rpm": -1})
+    assert list(lease.corrections()) == [
+        (KEY, {"tpm": 1_500_000, "rpm": -1000}),
+        (ORG, {"rpm": -1000}),
+    ]
+
+
+def test_corrections_add_up_and_those_that_cancel_are_not_written() -> None:
+    lease = ledger()
+    lease.correct({"tpm": 200, "rpm": 1})
+    lease.correct({"tpm": -200, "rpm": 2})
+    assert list(lease.corrections()) == [(KEY, {"rpm": 3000}), (ORG, {"rpm": 3000})]
+
+
+def test_corrections_of_limits_that_no_bucket_has_are_not_written() -> None:
+    lease = ledger()
+    lease.correct({"rpd": 5})
+    assert list(lease.corrections()) == []
+
+
+def test_consumed_sums_all_buckets_in_whole_tokens_with_corrections() -> None:
+    lease = ledger()
+    assert lease.consumed == {"rpm": 2, "tpm": 500}
+    lease.correct({"tpm": -100, "rpm": 3})
+    assert lease.consumed == {"rpm": 8, "tpm": 400}
+    assert Ledger().consumed == {}
+
+
+def test_a_further_charge_is_added_where_the_lease_holds_already() -> None:
+    lease = ledger()
+    lease.absorb(Ledger([Entry(KEY, frozenset({"rpm", "tpm"}), {"tpm": 7000}, acquires=0)]))
+    assert next(lease.refunds()) == (KEY, {"rpm": -1000, "tpm": -507_000}, -1)
+
+
+def test_a_further_charge_elsewhere_is_a_new_entry() -> None:
+    lease = ledger()
+    lease.absorb(Ledger([Entry(SHARD, frozenset({"rpm"}), {"rpm": 2000}, acquires=0)]))
+    assert list(lease.refunds())[2] == (SHARD, {"rpm": -2000}, 0)
+
+
+def test_a_further_charge_under_new_limits_is_corrected_and_counted_too() -> None:
+    lease = ledger()
+    lease.absorb(Ledger([Entry(ORG, frozenset({"rpm", "rpd"}), {"rpd": 1000}, acquires=1)]))
+    lease.correct({"rpd": 4})
+    assert list(lease.corrections()) == [(ORG, {"rpd": 4000})]
+    assert lease.consumed["rpd"] == 5
+    assert list(lease.refunds())[1] == (ORG, {"rpm": -1000, "rpd": -1000}, -2)
+
+
+def test_absorbing_leaves_the_other_ledger_alone() -> None:
+    further = Ledger([Entry(KEY, frozenset({"tpm"}), {"tpm": 7000}, acquires=0)])
+    lease = ledger()
+    lease.absorb(further)
+    assert further.entries[0].charged_milli == {"tpm": 7000}
