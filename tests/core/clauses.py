@@ -51,6 +51,7 @@ def clauses(write: Write, bucket: Bucket) -> dict[str, bool]:
                 "floor": all(_floor(*cells) for cells in kept),
                 "roof": all(cell.tokens_milli <= was.tokens_milli for cell, was, _ in kept),
                 "remainder": all(cell.remainder == was.remainder for cell, was, _ in kept),
+                "same": all(_same(write, bucket, name) for name in seen.cells),
             }
         case _:
             assert_never(write)
@@ -73,7 +74,18 @@ def _kept(write: Refill, bucket: Bucket) -> Iterator[tuple[Cell, Cell, Cell]]:
 def _floor(cell: Cell, seen: Cell, planned: Cell) -> bool:
     left_milli = cell.tokens_milli + planned.tokens_milli - seen.tokens_milli
     takes = planned.consumed_milli > seen.consumed_milli
-    return left_milli >= 0 or (left_milli >= cell.tokens_milli and not takes)
+    return left_milli >= 0 or not takes
+
+
+def _same(write: Refill, bucket: Bucket, name: str) -> bool:
+    """A limit that the write fills or lowers holds what it held when that was planned."""
+    planned, seen = write.after.cells.get(name), write.before.cells[name]
+    if planned is None or name not in bucket.cells:
+        return True
+    charged_milli = planned.consumed_milli - seen.consumed_milli
+    is_filled = planned.tokens_milli + charged_milli >= write.after.ceiling_milli(name)
+    is_lowered = planned.tokens_milli < seen.tokens_milli and charged_milli <= 0
+    return bucket.cells[name].tokens_milli == seen.tokens_milli or not (is_filled or is_lowered)
 
 
 def outcome_without(*ignored: str) -> Callable[[Write, Bucket | None], Outcome]:

@@ -154,7 +154,7 @@ TAPES: dict[str, tuple[str, list[Step]]] = {
         ],
     ),
     "tokens go while the limit is lowered": (
-        "floor",
+        "same",
         [
             Step("take", 0, 0, rps(0)),
             Step("look", 1),

@@ -222,11 +222,21 @@ class TestRefill:
         after = granted(apply(refill(NOW_MS + 2000, rps=5000), raced))
         assert tokens(after)["tps"] == 20_000 - 90_000 + 4666
 
-    def test_floor_refuses_what_would_overdraw_a_lowered_limit(self) -> None:
+    @pytest.mark.parametrize("taken_milli", [1, 5000, 5001])
+    def test_is_refused_when_a_limit_that_it_lowers_holds_less_by_now(
+        self, taken_milli: int
+    ) -> None:
         write = plan_restamp(wants(LOWER), FULL, "op", NOW_MS)
-        raced = take(FULL, {"rps": 5001}, 1)
+        raced = take(FULL, {"rps": taken_milli}, 1)
         assert apply(write, raced) == Refused(raced)
-        assert tokens(granted(apply(write, take(FULL, {"rps": 5000}, 1))))["rps"] == 0
+        assert tokens(granted(apply(write, FULL)))["rps"] == 5000
+
+    def test_is_refused_when_a_limit_that_it_fills_holds_less_by_now(self) -> None:
+        """Of 10 rps that 4 were to grow to, with 2 too many, only 1 would be too many now."""
+        write = refill(NOW_MS + 8000, rps=5000)
+        assert tokens(granted(apply(write, BUCKET)))["rps"] == 5000
+        raced = take(BUCKET, {"rps": 1000}, 1)
+        assert apply(write, raced) == Refused(raced)
 
     def test_roof_refuses_when_tokens_came_back_meanwhile(self) -> None:
         raced = with_tokens(BUCKET, "tps", 20_001)

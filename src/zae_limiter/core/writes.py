@@ -34,8 +34,10 @@ class Refill(NamedTuple):
     The item may have changed since `before` was read. What the write adds and takes is
     the difference of the two images, and it applies only if
       rf     nobody else has refilled or restamped the item meanwhile,
-      floor  every limit that is charged or lowered stays at zero or above,
-      roof   no limit holds more than `before` did, so the ceiling still holds after.
+      floor  every limit that is charged stays at zero or above,
+      roof   no limit holds more than `before` did, so the ceiling still holds after,
+      same   a limit that it fills holds what `before` did, since of less, less would have
+             overflowed; so does one that it lowers without charging it.
     """
 
     operation: str
@@ -171,27 +173,28 @@ def _remember(write: Write, bucket: Bucket) -> Bucket:
 
 
 def _still_planned_for(write: Refill, bucket: Bucket) -> bool:
-    before = write.before
+    before, after = write.before, write.after
     return (
         bucket.refilled_at_ms == before.refilled_at_ms
         and bucket.fingerprint == before.fingerprint
         and bucket.shard_count == before.shard_count
         and all(
-            _in_range(bucket.cells[name], seen, write.after.cells.get(name))
-            for name, seen in before.cells.items()
+            _in_range(bucket.cells[name], before.cells[name], planned, after.ceiling_milli(name))
+            for name, planned in after.cells.items()
+            if name in before.cells
         )
     )
 
 
-def _in_range(cell: Cell, seen: Cell, planned: Cell | None) -> bool:
-    if planned is None:
-        return True
+def _in_range(cell: Cell, seen: Cell, planned: Cell, ceiling_milli: int) -> bool:
     change_milli = planned.tokens_milli - seen.tokens_milli
-    charged = planned.consumed_milli > seen.consumed_milli
-    raised = change_milli >= 0 and not charged
-    floor = raised or cell.tokens_milli + change_milli >= 0
+    charge_milli = planned.consumed_milli - seen.consumed_milli
+    floor = charge_milli <= 0 or cell.tokens_milli + change_milli >= 0
     roof = cell.tokens_milli <= seen.tokens_milli and cell.remainder == seen.remainder
-    return floor and roof
+    filled = planned.tokens_milli + charge_milli >= ceiling_milli
+    lowered = change_milli < 0 and charge_milli <= 0
+    same = cell.tokens_milli == seen.tokens_milli or not (filled or lowered)
+    return floor and roof and same
 
 
 def _moved(write: Refill, bucket: Bucket) -> Bucket:

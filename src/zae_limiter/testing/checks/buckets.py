@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...core.composite import Bucket, BucketAddress, at
+from ...core.composite import Bucket, BucketAddress, at, split
 from ...core.limit import MILLI, Limit, LimitSet
 from ...core.naming import MAX_AMOUNT
 from ...core.planner import Intent, plan, plan_restamp
-from ...core.writes import ABSENT, Granted, Outcome, Refill, Refused, Write, apply
+from ...core.writes import ABSENT, Create, Granted, Outcome, Refill, Refused, Write, apply
 from .trial import LIMITS, Trial, expect, same
 
 _FEWER = LimitSet.of([Limit.per_second("rpm", 7)])
@@ -81,7 +81,7 @@ async def check_an_adjust_may_leave_debt_and_never_exceeds_the_ceiling(trial: Tr
 
 async def check_a_refill_applies_only_to_the_image_it_was_planned_on(trial: Trial) -> None:
     address = trial.address()
-    await agreed(trial, address, trial.create({"rpm": 100 * MILLI, "tpm": 1}))
+    await agreed(trial, address, trial.create({"rpm": 100 * MILLI, "tpm": 100 * MILLI}))
     seen = await _existing(trial, address)
     later_ms = trial.now_ms + 6_000
     intent = Intent(LIMITS, {"rpm": 10 * MILLI}, 1, None, None, False)
@@ -102,6 +102,16 @@ async def check_a_refill_is_refused_when_a_refund_came_between(trial: Trial) -> 
     refill = plan_restamp(intent, seen, trial.io.operation_id(), trial.now_ms + 60_000)
     await agreed(trial, address, trial.adjust(rpm=-1))
     expect(isinstance(await agreed(trial, address, refill), Refused), "The ceiling was passed")
+
+
+async def check_a_refill_that_fills_a_limit_is_refused_when_it_holds_less(trial: Trial) -> None:
+    address = trial.address()
+    await agreed(trial, address, trial.create({"rpm": 10 * MILLI}))
+    seen = await _existing(trial, address)
+    intent = Intent(LIMITS, {}, 1, None, None, False)
+    refill = plan_restamp(intent, seen, trial.io.operation_id(), trial.now_ms + 60_000)
+    await agreed(trial, address, trial.adjust(rpm=1))
+    expect(isinstance(await agreed(trial, address, refill), Refused), "A millitoken was lost")
 
 
 async def check_a_refill_puts_other_limits_in_force(trial: Trial) -> None:
@@ -155,6 +165,46 @@ async def check_all_of_an_item_survives_storage(trial: Trial) -> None:
         await agreed(trial, address, trial.adjust(**{"a-b.c_D9": 10**18}))
 
 
+async def check_writes_go_together_or_not_at_all(trial: Trial) -> None:
+    first, second = trial.address("a"), trial.address("b")
+    buckets = trial.store.buckets
+    same(await _together(trial, (first, trial.create()), (second, trial.create())), 2, "created")
+    image = (await buckets.read([first]))[first]
+    refill = Refill(trial.io.operation_id(), trial.now_ms, image, at(image, LIMITS, trial.now_ms))
+    before = await buckets.read([first, second])
+    outcomes = await buckets.write_all([(first, refill), (second, trial.create())])
+    same(outcomes[1], Refused(before[second]), "A bucket was created twice")
+    same(await buckets.read([first, second]), before, "Part of what was refused was carried out")
+
+
+async def _together(trial: Trial, *writes: tuple[BucketAddress, Write]) -> int:
+    """Write all, check that each came out as `apply` says, and count the granted."""
+    before = await trial.store.buckets.read([address for address, _ in writes])
+    outcomes = await trial.store.buckets.write_all(writes)
+    same(outcomes, [apply(w, before.get(a)) for a, w in writes], "writes that go together")
+    after = await trial.store.buckets.read([address for address, _ in writes])
+    granted = [o.bucket for o in outcomes if isinstance(o, Granted)]
+    same(list(after.values()), granted, "buckets after writes that go together")
+    return len(granted)
+
+
+async def check_a_split_keeps_every_token(trial: Trial) -> None:
+    lower, upper = trial.address(), trial.address(shard=1)
+    await agreed(trial, lower, trial.create({"rpm": 40 * MILLI + 1}))
+    image = await trial.bucket(lower)
+    if image is None:
+        raise AssertionError("the bucket that was created cannot be read")
+    kept, given = split(image)
+    refill = Refill(trial.io.operation_id(), trial.now_ms, image, kept)
+    create = Create(trial.io.operation_id(), trial.now_ms, given)
+    await agreed(trial, lower, trial.drain(rpm=MILLI))
+    same(await _together(trial, (lower, refill), (upper, create)), 2, "parts of a split")
+    found = await trial.store.buckets.read([lower, upper])
+    tokens_milli = sum(bucket.cells["rpm"].tokens_milli for bucket in found.values())
+    same(tokens_milli, image.cells["rpm"].tokens_milli - MILLI, "tokens after a split")
+    same([bucket.shard_count for bucket in found.values()], [2, 2], "shard counts")
+
+
 async def check_reads_return_what_exists(trial: Trial) -> None:
     addresses = [
         trial.address(entity_id, resource, shard)
@@ -163,7 +213,10 @@ async def check_reads_return_what_exists(trial: Trial) -> None:
         for shard in (0, 1)
     ]
     for address in addresses:
-        await agreed(trial, address, trial.create())
+        create = trial.create()
+        await agreed(
+            trial, address, create._replace(bucket=create.bucket._replace(shard=address.shard))
+        )
     missing = trial.address("a", "gpt")
     found = await trial.store.buckets.read([*addresses, missing])
     same(set(found), set(addresses), "read")
