@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from ...core.composite import Bucket, BucketAddress
 from ...core.limit import MILLI, Limit, LimitSet
-from ...core.planner import Intent, Short, plan, plan_create, plan_first, plan_restamp
+from ...core.planner import Crowded, Intent, Short, plan, plan_create, plan_first, plan_restamp
 from ...core.writes import Adjust, Granted, Write, apply
 from .trial import Trial, same
 
@@ -44,7 +44,7 @@ class _Walk:
         self._sent: dict[BucketAddress, list[Write]] = {}
 
     async def run(self) -> None:
-        addresses = [self._trial.address("key-1", "gpt-4", shard) for shard in range(2)]
+        addresses = [self._trial.address(key, "gpt-4") for key in ("key-1", "key-2")]
         for step in range(_STEPS):
             self._now_ms += self._random.choice((0, 0, 0, 1, 40, 999, 60_000, -30))
             address = self._random.choice(addresses)
@@ -93,7 +93,9 @@ class _Walk:
             if images
             else plan_create(intent, operation, self._now_ms)
         )
-        return self._adjustment(address) if isinstance(planned, Short) else planned
+        if isinstance(planned, Short | Crowded):
+            return self._adjustment(address)
+        return planned
 
     def _restamp(self, address: BucketAddress) -> Write:
         images = self._images.get(address)

@@ -1,0 +1,117 @@
+"""Bucket items, from and to what DynamoDB stores.
+
+    rf            when all limits were last refilled, in milliseconds
+    b_{limit}_tk  tokens      b_{limit}_cp  capacity       b_{limit}_ra  refill amount
+    b_{limit}_rp  period, ms  b_{limit}_tc  consumed       b_{limit}_rm  remainder
+    cv            fingerprint of the limits the item was stamped with
+    lo, l1 ...    ids of the last writes, newest first
+    ac            acquires admitted
+    shard_count, ttl, cascade, parent_id, entity_id, resource, and the keys
+
+An item that an older client wrote lacks cv, rm, ac and the last writes: it is stamped
+afresh when it is next used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from ...core.composite import REMEMBERED_OPERATIONS, Bucket, BucketAddress, Cell
+from ...core.exceptions import StoredDataError
+from ...core.shards import MAX_SHARDS
+from . import schema
+from .wire.values import Item, to_item
+
+FIELDS = ("tk", "cp", "ra", "rp", "tc", "rm")
+OPERATIONS = ("lo", *(f"l{n}" for n in range(1, REMEMBERED_OPERATIONS)))
+_OPTIONAL = {"tc": 0, "rm": 0}
+
+
+def bucket_key(address: BucketAddress) -> dict[str, Any]:
+    """Where a bucket is stored."""
+    return schema.key(schema.pk_bucket(*address), schema.sk_state())
+
+
+def address_of(pk: str) -> BucketAddress:
+    """The bucket that is stored under a key."""
+    return BucketAddress(*schema.parse_bucket_pk(pk))
+
+
+def encode_bucket(address: BucketAddress, bucket: Bucket) -> Item:
+    """The whole item."""
+    namespace_id, entity_id, resource, shard = address
+    values: dict[str, Any] = {
+        "PK": schema.pk_bucket(*address),
+        "SK": schema.sk_state(),
+        "entity_id": entity_id,
+        "resource": resource,
+        "rf": bucket.refilled_at_ms,
+        "shard_count": bucket.shard_count,
+        "cascade": bucket.cascade,
+        "cv": bucket.fingerprint,
+        "ac": bucket.acquires,
+        "GSI2PK": schema.gsi2_pk_resource(namespace_id, resource),
+        "GSI2SK": schema.gsi2_sk_bucket(entity_id, shard),
+        "GSI3PK": schema.gsi3_pk_entity(namespace_id, entity_id),
+        "GSI3SK": schema.gsi3_sk_bucket(resource, shard),
+        "GSI4PK": namespace_id,
+        "GSI4SK": schema.gsi4_sk_bucket(entity_id, resource, shard),
+        **dict(zip(OPERATIONS, bucket.recent, strict=False)),
+    }
+    if bucket.parent_id is not None:
+        values["parent_id"] = bucket.parent_id
+    if bucket.expires_at_s is not None:
+        values["ttl"] = bucket.expires_at_s
+    for name, cell in bucket.cells.items():
+        values |= {schema.bucket_attr(name, f): cell[i] for i, f in enumerate(FIELDS)}
+    return to_item(values)
+
+
+def decode_bucket(address: BucketAddress, item: Item) -> Bucket:
+    """The bucket, or `StoredDataError` with the reason why the item is none."""
+    try:
+        return _decode(address, item)
+    except (KeyError, TypeError, ValueError) as error:
+        reason = f"attribute {error} is missing" if isinstance(error, KeyError) else str(error)
+        raise StoredDataError(f"bucket {schema.pk_bucket(*address)}", reason) from error
+
+
+def _decode(address: BucketAddress, item: Item) -> Bucket:
+    shard_count = int(item["shard_count"]["N"]) if "shard_count" in item else 1
+    if not address.shard < shard_count <= MAX_SHARDS:
+        raise ValueError(f"no shard {address.shard} of {shard_count}")
+    return Bucket(
+        _decode_cells(item),
+        int(item["rf"]["N"]),
+        item["cv"]["S"] if "cv" in item else "",
+        tuple(item[name]["S"] for name in OPERATIONS if name in item and item[name]["S"]),
+        int(item["ac"]["N"]) if "ac" in item else 0,
+        int(item["ttl"]["N"]) if "ttl" in item else None,
+        address.shard,
+        shard_count,
+        item["parent_id"].get("S") if "parent_id" in item else None,
+        item["cascade"]["BOOL"] if "cascade" in item else False,
+    )
+
+
+def _decode_cells(item: Item) -> dict[str, Cell]:
+    fields: dict[str, dict[str, int]] = {}
+    for attribute, value in item.items():
+        place = _place(attribute)
+        if place is not None:
+            name, field = place
+            fields.setdefault(name, {})[field] = int(value["N"])
+    return {name: _cell(found) for name, found in fields.items()}
+
+
+@lru_cache(maxsize=4096)
+def _place(attribute: str) -> tuple[str, str] | None:
+    """Limit and field of an attribute that the bucket knows."""
+    parsed = schema.parse_bucket_attr(attribute)
+    return parsed if parsed is not None and parsed[1] in FIELDS else None
+
+
+def _cell(found: Mapping[str, int]) -> Cell:
+    return Cell(*(found.get(f, _OPTIONAL[f]) if f in _OPTIONAL else found[f] for f in FIELDS))

@@ -1,0 +1,124 @@
+"""Bucket items in DynamoDB."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...core.composite import Bucket, BucketAddress
+from ...core.exceptions import StorageUnavailable
+from ...core.writes import ABSENT, Adjust, Create, Granted, Outcome, Refill, Refused, Write
+from . import schema
+from .bucket_codec import address_of, bucket_key, decode_bucket
+from .bucket_writes import known_part, request_for
+from .pages import Query, read_pages
+from .table import Table
+from .wire.errors import ConditionFailed, Reason, TransactionCanceled
+from .wire.values import Item
+
+# A refund is sent again only when the item moved between its two forms meanwhile.
+_MAX_ATTEMPTS = 16
+
+
+class DynamoBuckets:
+    """One item for each bucket, or for each shard of it."""
+
+    metered = True
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    async def write(self, address: BucketAddress, write: Write) -> Outcome:
+        if not isinstance(write, Adjust):
+            return await self._send(address, write)
+        return await self._adjust(address, write)
+
+    async def _send(self, address: BucketAddress, write: Write) -> Outcome:
+        request = request_for(address, write)
+        try:
+            if isinstance(write, Create):
+                await self._table.put(request.pop("Item"), **request)
+                return Granted(write.bucket._replace(recent=(write.operation,)))
+            key = request.pop("Key")
+            answer = await self._table.update(key, **request, ReturnValues="ALL_NEW")
+        except ConditionFailed as refusal:
+            return _outcome(address, write, refusal.item)
+        return Granted(decode_bucket(address, answer["Attributes"]))
+
+    async def _adjust(self, address: BucketAddress, write: Adjust) -> Outcome:
+        """Charging is one call. Giving back stops at the ceiling, which has to be known."""
+        seen = write.seen
+        if seen is None:
+            seen = (await self.read([address])).get(address)
+        for _ in range(_MAX_ATTEMPTS):
+            if seen is None:
+                return ABSENT
+            outcome = await self._send(address, known_part(write, seen))
+            if not isinstance(outcome, Refused):
+                return outcome
+            seen = outcome.bucket
+        raise StorageUnavailable(f"{address} is too contended")
+
+    async def write_all(self, writes: Sequence[tuple[BucketAddress, Write]]) -> list[Outcome]:
+        actions = [_action(self._table.name, address, write) for address, write in writes]
+        try:
+            await self._table.transact(actions, token=writes[0][1].operation)
+        except TransactionCanceled as refusal:
+            return [
+                _reason(address, write, reason)
+                for (address, write), reason in zip(writes, refusal.reasons, strict=True)
+            ]
+        # A transaction answers with no images.
+        found = await self.read([address for address, _ in writes])
+        return [Granted(found[a]) if a in found else ABSENT for a, _ in writes]
+
+    async def read(self, addresses: Sequence[BucketAddress]) -> dict[BucketAddress, Bucket]:
+        items = await self._table.batch_get(
+            [bucket_key(address) for address in addresses], consistent=True
+        )
+        return _decoded(items)
+
+    async def of_entity(self, namespace_id: str, entity_id: str) -> dict[BucketAddress, Bucket]:
+        pk = schema.gsi3_pk_entity(namespace_id, entity_id)
+        return await self._indexed("GSI3", pk, "BUCKET#")
+
+    async def of_resource(self, namespace_id: str, resource: str) -> dict[BucketAddress, Bucket]:
+        pk = schema.gsi2_pk_resource(namespace_id, resource)
+        return await self._indexed("GSI2", pk, "BUCKET#")
+
+    async def _indexed(self, index: str, pk: str, prefix: str) -> dict[BucketAddress, Bucket]:
+        """The index has the keys; the items are read where they are."""
+        entries = await read_pages(self._table, Query(pk, prefix, index=index))
+        keys = [{"PK": entry["PK"], "SK": entry["SK"]} for entry in entries]
+        found = _decoded(await self._table.batch_get(keys, consistent=True))
+        return dict(sorted(found.items()))
+
+
+def _decoded(items: Sequence[Item]) -> dict[BucketAddress, Bucket]:
+    addressed = ((address_of(item["PK"]["S"]), item) for item in items)
+    return {address: decode_bucket(address, item) for address, item in addressed}
+
+
+def _outcome(address: BucketAddress, write: Write, item: Item | None) -> Outcome:
+    """What a failed condition means: the write is done already, refused, or finds no item."""
+    if not item:
+        return ABSENT
+    bucket = decode_bucket(address, item)
+    return Granted(bucket) if write.operation in bucket.recent else Refused(bucket)
+
+
+def _reason(address: BucketAddress, write: Write, reason: Reason) -> Outcome:
+    """What became of one action of a canceled transaction."""
+    if reason.code == "ConditionalCheckFailed":
+        return _outcome(address, write, reason.item)
+    # It could have been carried out. What its item would be is of no use to anyone.
+    match write:
+        case Create(bucket=bucket) | Refill(after=bucket):
+            return Granted(bucket)
+        case _:
+            raise TypeError(f"{type(write).__name__} is not written together with others")
+
+
+def _action(table_name: str, address: BucketAddress, write: Write) -> dict[str, Any]:
+    verb = "Put" if isinstance(write, Create) else "Update"
+    return {verb: {"TableName": table_name, **request_for(address, write)}}
