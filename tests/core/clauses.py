@@ -58,10 +58,12 @@ def clauses(write: Write, bucket: Bucket) -> dict[str, bool]:
 
 
 def _taken(write: Speculate | Drain, bucket: Bucket) -> Iterator[tuple[Cell, int, int]]:
-    """Each limit of which something is taken: as it is stored, how much, and its roof."""
+    """Each limit of which something is taken: as it is stored, how much, and its roof if
+    it has one."""
     for name, amount_milli in write.takes_milli.items():
         if amount_milli > 0 and name in bucket.cells:
-            yield bucket.cells[name], amount_milli, write.roofs_milli[name]
+            cell = bucket.cells[name]
+            yield cell, amount_milli, write.roofs_milli.get(name, cell.tokens_milli)
 
 
 def _kept(write: Refill, bucket: Bucket) -> Iterator[tuple[Cell, Cell, Cell]]:
@@ -74,18 +76,17 @@ def _kept(write: Refill, bucket: Bucket) -> Iterator[tuple[Cell, Cell, Cell]]:
 def _floor(cell: Cell, seen: Cell, planned: Cell) -> bool:
     left_milli = cell.tokens_milli + planned.tokens_milli - seen.tokens_milli
     takes = planned.consumed_milli > seen.consumed_milli
-    return left_milli >= 0 or not takes
+    return left_milli >= 0 or (left_milli >= cell.tokens_milli and not takes)
 
 
 def _same(write: Refill, bucket: Bucket, name: str) -> bool:
-    """A limit that the write fills or lowers holds what it held when that was planned."""
+    """A limit that the write fills holds what it held when that was planned."""
     planned, seen = write.after.cells.get(name), write.before.cells[name]
     if planned is None or name not in bucket.cells:
         return True
     charged_milli = planned.consumed_milli - seen.consumed_milli
     is_filled = planned.tokens_milli + charged_milli >= write.after.ceiling_milli(name)
-    is_lowered = planned.tokens_milli < seen.tokens_milli and charged_milli <= 0
-    return bucket.cells[name].tokens_milli == seen.tokens_milli or not (is_filled or is_lowered)
+    return not is_filled or bucket.cells[name].tokens_milli == seen.tokens_milli
 
 
 def outcome_without(*ignored: str) -> Callable[[Write, Bucket | None], Outcome]:
@@ -147,5 +148,4 @@ def _moved(write: Refill, bucket: Bucket) -> Bucket:
         cells=cells,
         acquires=bucket.acquires + after.acquires - before.acquires,
         shard=bucket.shard,
-        shard_count=bucket.shard_count,
     )

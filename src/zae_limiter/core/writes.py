@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, assert_never
 
 from .composite import REMEMBERED_OPERATIONS, Bucket, Cell, credit, renewed, take
+from .naming import WCU
 
 
 class Create(NamedTuple):
@@ -34,10 +35,10 @@ class Refill(NamedTuple):
     The item may have changed since `before` was read. What the write adds and takes is
     the difference of the two images, and it applies only if
       rf     nobody else has refilled or restamped the item meanwhile,
-      floor  every limit that is charged stays at zero or above,
+      floor  every limit that is charged or lowered stays at zero or above,
       roof   no limit holds more than `before` did, so the ceiling still holds after,
-      same   a limit that it fills holds what `before` did, since of less, less would have
-             overflowed; so does one that it lowers without charging it.
+      same   a limit that it fills holds what `before` did: of less, less would have
+             overflowed.
     """
 
     operation: str
@@ -173,28 +174,53 @@ def _remember(write: Write, bucket: Bucket) -> Bucket:
 
 
 def _still_planned_for(write: Refill, bucket: Bucket) -> bool:
-    before, after = write.before, write.after
+    before = write.before
     return (
         bucket.refilled_at_ms == before.refilled_at_ms
         and bucket.fingerprint == before.fingerprint
         and bucket.shard_count == before.shard_count
-        and all(
-            _in_range(bucket.cells[name], before.cells[name], planned, after.ceiling_milli(name))
-            for name, planned in after.cells.items()
-            if name in before.cells
-        )
+        and all(guard.holds(bucket.cells[name]) for name, guard in guards(write).items())
     )
 
 
-def _in_range(cell: Cell, seen: Cell, planned: Cell, ceiling_milli: int) -> bool:
+class Guard(NamedTuple):
+    """What one limit of the stored item must hold for a `Refill` to apply."""
+
+    floor_milli: int | None
+    roof_milli: int
+    remainder: int
+
+    def holds(self, cell: Cell) -> bool:
+        """Whether it does."""
+        return (
+            (self.floor_milli is None or cell.tokens_milli >= self.floor_milli)
+            and cell.tokens_milli <= self.roof_milli
+            and cell.remainder == self.remainder
+        )
+
+
+def guards(write: Refill) -> dict[str, Guard]:
+    """The guards of the limits that were there before and still are after."""
+    return {
+        name: _guard(write, name, seen)
+        for name, seen in write.before.cells.items()
+        if name in write.after.cells and name != WCU
+    }
+
+
+def _guard(write: Refill, name: str, seen: Cell) -> Guard:
+    planned = write.after.cells[name]
     change_milli = planned.tokens_milli - seen.tokens_milli
     charge_milli = planned.consumed_milli - seen.consumed_milli
-    floor = charge_milli <= 0 or cell.tokens_milli + change_milli >= 0
-    roof = cell.tokens_milli <= seen.tokens_milli and cell.remainder == seen.remainder
-    filled = planned.tokens_milli + charge_milli >= ceiling_milli
     lowered = change_milli < 0 and charge_milli <= 0
-    same = cell.tokens_milli == seen.tokens_milli or not (filled or lowered)
-    return floor and roof and same
+    splits = write.after.shard_count != write.before.shard_count
+    filled = planned.tokens_milli + charge_milli >= write.after.ceiling_milli(name)
+    floor_milli = None
+    if (filled or lowered) and not splits:
+        floor_milli = seen.tokens_milli
+    elif charge_milli > 0 or (splits and lowered):
+        floor_milli = -change_milli
+    return Guard(floor_milli, seen.tokens_milli, seen.remainder)
 
 
 def _moved(write: Refill, bucket: Bucket) -> Bucket:
