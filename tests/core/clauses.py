@@ -80,9 +80,11 @@ def _floor(cell: Cell, seen: Cell, planned: Cell) -> bool:
 
 
 def _same(write: Refill, bucket: Bucket, name: str) -> bool:
-    """A limit that the write fills holds what it held when that was planned."""
+    """A limit that the write fills holds what it held when that was planned. A split fills
+    none: it hands on what is there."""
     planned, seen = write.after.cells.get(name), write.before.cells[name]
-    if planned is None or name not in bucket.cells:
+    splits = write.after.shard_count != write.before.shard_count
+    if planned is None or name not in bucket.cells or splits:
         return True
     charged_milli = planned.consumed_milli - seen.consumed_milli
     is_filled = planned.tokens_milli + charged_milli >= write.after.ceiling_milli(name)
