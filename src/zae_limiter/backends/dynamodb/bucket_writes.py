@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, assert_never
 
 from ...core.composite import Bucket, BucketAddress, Cell
-from ...core.writes import Adjust, Create, Drain, Refill, Speculate, Write
+from ...core.writes import Adjust, Create, Drain, Guard, Refill, Speculate, Write, guards
 from . import schema
 from .bucket_codec import OPERATIONS, bucket_key, encode_bucket
 from .expressions import Expression
@@ -96,12 +96,14 @@ def _refill(write: Refill) -> Expression:
     e.require("rf", f"{e.name('rf')} = {e.value(before.refilled_at_ms)}")
     e.require("limits", _same_or_absent(e, "cv", before.fingerprint, ""))
     e.require("shards", _same_or_absent(e, "shard_count", before.shard_count, 1))
+    for name, guard in guards(write).items():
+        _guard_limit(e, name, guard)
     for name, planned in after.cells.items():
         seen = before.cells.get(name)
         if seen is None:
             _new_limit(e, name, planned)
         else:
-            _moved_limit(e, name, seen, planned)
+            _move_limit(e, name, seen, planned)
     for name in before.cells.keys() - after.cells.keys():
         for field in Cell._fields:
             e.remove(schema.bucket_attr(name, _FIELD[field]))
@@ -131,17 +133,23 @@ def _new_limit(e: Expression, name: str, planned: Cell) -> None:
         e.set(schema.bucket_attr(name, _FIELD[field]), e.value(value))
 
 
-def _moved_limit(e: Expression, name: str, seen: Cell, planned: Cell) -> None:
-    tokens_milli = planned.tokens_milli - seen.tokens_milli
-    consumed_milli = planned.consumed_milli - seen.consumed_milli
+def _guard_limit(e: Expression, name: str, guard: Guard) -> None:
     tokens = _attr(e, name, "tk")
-    e.require(f"roof_{name}", f"{tokens} <= {e.value(seen.tokens_milli)}")
-    if consumed_milli > 0 or tokens_milli < 0:
-        e.require(f"floor_{name}", f"{tokens} >= {e.value(-tokens_milli)}")
-    if seen.remainder:
-        # A refund that reached the ceiling sets the remainder to nothing; nothing else does.
-        e.require(f"remainder_{name}", f"{_attr(e, name, 'rm')} = {e.value(seen.remainder)}")
-    _add_tokens(e, name, tokens_milli, consumed_milli)
+    e.require(f"roof_{name}", f"{tokens} <= {e.value(guard.roof_milli)}")
+    if guard.floor_milli is not None:
+        e.require(f"floor_{name}", f"{tokens} >= {e.value(guard.floor_milli)}")
+    if guard.remainder:
+        # Where it was nothing it still is: only a refund that fills the limit resets it.
+        e.require(f"remainder_{name}", f"{_attr(e, name, 'rm')} = {e.value(guard.remainder)}")
+
+
+def _move_limit(e: Expression, name: str, seen: Cell, planned: Cell) -> None:
+    _add_tokens(
+        e,
+        name,
+        planned.tokens_milli - seen.tokens_milli,
+        planned.consumed_milli - seen.consumed_milli,
+    )
     for field in ("capacity_milli", "refill_amount_milli", "refill_period_ms", "remainder"):
         if getattr(planned, field) != getattr(seen, field):
             e.set(schema.bucket_attr(name, _FIELD[field]), e.value(getattr(planned, field)))
