@@ -1,0 +1,277 @@
+"""Buckets spread over several items: a partition of unity, whatever a client believes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from zae_limiter import Limit, RateLimitExceeded, SyncRateLimiter, SyncRepository
+from zae_limiter.backends.memory import MemoryStore
+from zae_limiter.core.composite import Bucket, BucketAddress
+from zae_limiter.core.shards import MAX_SHARDS, is_whole
+from zae_limiter.flows.bounded import Bounded
+from zae_limiter.flows.shards import make_shard, read_all, split_shard
+from zae_limiter.runtime.blocking import run
+from zae_limiter.testing import Event, ManualClock, window_excess
+
+RPM = Limit.per_minute("rpm", 100_001)
+TPM = Limit.per_minute("tpm", 1_000_003)
+
+
+class Bench:
+    """A metered store in memory, and clients that know nothing of each other."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.repository = SyncRepository.open(url="memory://", clock=self.clock)
+        store = self.repository.scope.store
+        assert isinstance(store, MemoryStore)
+        store.buckets.metered = True
+        self.limiter = SyncRateLimiter(self.repository)
+        self.limiter.set_system_defaults([RPM, TPM])
+        self.home = BucketAddress(self.repository.namespace_id, "key", "gpt-4")
+
+    def client(self) -> SyncRateLimiter:
+        """Another process: the same store, nothing remembered."""
+        scope = replace(self.repository.scope, images=Bounded(100), shard_counts=Bounded(100))
+        return SyncRateLimiter(SyncRepository(scope, "default", owns_store=False))
+
+    def shards(self) -> list[Bucket]:
+        """All items, found without asking anyone's memory."""
+        found = run(self.repository.scope.store.buckets.of_entity(*self.home[:2]))
+        return list(found.values())
+
+    def split_to(self, count: int) -> None:
+        """Split every item until there are so many."""
+        scope = self.repository.scope
+        while len(self.shards()) < count:
+            for address, bucket in run(read_all(scope, self.home)).items():
+                assert run(split_shard(scope, address, bucket))
+
+    def total(self, name: str) -> int:
+        """Tokens held by all items together, as stored, in millitokens."""
+        return sum(bucket.cells[name].tokens_milli for bucket in self.shards())
+
+    def consumed(self, name: str) -> int:
+        """Tokens consumed from all items together, in millitokens."""
+        return sum(bucket.cells[name].consumed_milli for bucket in self.shards())
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def take(limiter: SyncRateLimiter, **amounts: int) -> bool:
+    try:
+        with limiter.acquire("key", "gpt-4", amounts):
+            return True
+    except RateLimitExceeded:
+        return False
+
+
+def test_an_item_that_is_written_too_often_is_split(bench: Bench) -> None:
+    for _ in range(1001):
+        assert take(bench.limiter, rpm=1)
+    assert len(bench.shards()) > 1
+    assert is_whole(bucket.shard_count for bucket in bench.shards())
+    assert bench.total("rpm") == (RPM.capacity - 1001) * 1000
+
+
+def test_a_steady_rate_below_the_allowance_never_splits(bench: Bench) -> None:
+    for _ in range(3000):
+        assert take(bench.limiter, rpm=1)
+        bench.clock.advance(0.0011)
+    assert len(bench.shards()) == 1
+
+
+def test_splitting_to_the_limit_under_load_makes_and_loses_nothing(bench: Bench) -> None:
+    clients = [bench.client() for _ in range(3)]
+    for step in range(4000):
+        assert take(clients[step % 3], rpm=1, tpm=7)
+    bench.split_to(MAX_SHARDS)
+    assert len(bench.shards()) == MAX_SHARDS
+    assert bench.total("rpm") == (RPM.capacity - 4000) * 1000
+    assert bench.total("tpm") == (TPM.capacity - 28_000) * 1000
+    assert bench.consumed("tpm") == 28_000_000
+    assert sum(bucket.acquires for bucket in bench.shards()) == 4000
+
+
+def test_a_full_item_at_the_limit_of_shards_is_written_all_the_same(bench: Bench) -> None:
+    take(bench.limiter, rpm=1)
+    bench.split_to(MAX_SHARDS)
+    assert all(take(bench.limiter, rpm=1) for _ in range(40_000 // 8))
+    assert len(bench.shards()) == MAX_SHARDS
+
+
+@pytest.mark.parametrize("count", [2, 8, 32])
+def test_a_request_larger_than_any_shard_is_taken_from_several(bench: Bench, count: int) -> None:
+    take(bench.limiter, rpm=1)
+    bench.split_to(count)
+    with bench.client().acquire("key", "gpt-4", {"tpm": TPM.capacity * 3 // 10}) as lease:
+        assert lease.consumed == {"tpm": TPM.capacity * 3 // 10}
+    assert bench.total("tpm") == (TPM.capacity - TPM.capacity * 3 // 10) * 1000
+
+
+def test_all_that_is_left_is_admitted_however_it_is_spread(bench: Bench) -> None:
+    take(bench.limiter, rpm=1)
+    bench.split_to(8)
+    for _ in range(7):
+        assert take(bench.client(), tpm=100_000)
+    left = bench.limiter.available("key", "gpt-4")["tpm"]
+    assert left == TPM.capacity - 700_000
+    assert not take(bench.client(), tpm=left + 1)
+    assert take(bench.client(), tpm=left)
+
+
+def test_more_than_the_whole_capacity_can_never_succeed(bench: Bench) -> None:
+    take(bench.limiter, rpm=1)
+    bench.split_to(4)
+    with pytest.raises(RateLimitExceeded) as refused:
+        bench.limiter.acquire("key", "gpt-4", {"tpm": TPM.capacity + 1}).__enter__()
+    assert not refused.value.retryable
+
+
+def test_retry_after_is_exact_over_shards_that_fill_at_different_times(bench: Bench) -> None:
+    take(bench.limiter, rpm=1)
+    bench.split_to(4)
+    assert take(bench.limiter, tpm=900_000)
+    bench.clock.advance(3.21)
+    with pytest.raises(RateLimitExceeded) as refused:
+        bench.limiter.acquire("key", "gpt-4", {"tpm": 990_000}).__enter__()
+    wait_s = refused.value.retry_after_seconds
+    assert bench.limiter.time_until_available("key", "gpt-4", {"tpm": 990_000}) == wait_s
+    bench.clock.advance(wait_s - 0.001)
+    assert not take(bench.limiter, tpm=990_000)
+    bench.clock.advance(0.001)
+    assert take(bench.limiter, tpm=990_000)
+
+
+def test_a_failed_body_refunds_every_shard_it_took_from(bench: Bench) -> None:
+    take(bench.limiter, rpm=1)
+    bench.split_to(8)
+    before = bench.shards()
+    with (
+        pytest.raises(ZeroDivisionError),
+        bench.client().acquire("key", "gpt-4", {"tpm": 900_000}) as lease,
+    ):
+        assert len(lease.entries) > 1
+        _ = 1 / 0
+    tokens = [bucket.cells["tpm"].tokens_milli for bucket in bench.shards()]
+    assert tokens == [bucket.cells["tpm"].tokens_milli for bucket in before]
+    assert bench.consumed("tpm") == 0
+
+
+def test_a_release_goes_back_to_the_shards_it_came_from(bench: Bench) -> None:
+    take(bench.limiter, rpm=1)
+    bench.split_to(8)
+    with bench.client().acquire("key", "gpt-4", {"tpm": 900_000}) as lease:
+        lease.release(tpm=899_000)
+        assert lease.consumed == {"tpm": 1000}
+    assert bench.total("tpm") == (TPM.capacity - 1000) * 1000
+    assert bench.consumed("tpm") == 1_000_000
+
+
+def test_a_client_that_draws_a_missing_shard_makes_it(bench: Bench) -> None:
+    take(bench.limiter, rpm=1)
+    scope = bench.repository.scope
+    made = run(make_shard(scope, bench.home._replace(shard=5)))
+    assert made is not None
+    assert sorted(bucket.shard for bucket in bench.shards()) == [0, 1, 3, 5]
+    assert is_whole(bucket.shard_count for bucket in bench.shards())
+    assert bench.total("rpm") == (RPM.capacity - 1) * 1000
+
+
+def test_a_shard_that_was_deleted_comes_back_full_and_no_more(bench: Bench) -> None:
+    take(bench.limiter, rpm=1)
+    bench.split_to(4)
+    store = bench.repository.scope.store
+    assert isinstance(store, MemoryStore)
+    gone = bench.home._replace(shard=2)
+    del store.buckets._tables.buckets[gone]
+    run(make_shard(bench.repository.scope, gone))
+    assert is_whole(bucket.shard_count for bucket in bench.shards())
+    assert bench.total("rpm") <= RPM.capacity * 1000
+
+
+def test_a_split_bucket_does_not_expire_in_parts(bench: Bench) -> None:
+    take(bench.limiter, rpm=1)
+    assert all(bucket.expires_at_s is not None for bucket in bench.shards())
+    bench.split_to(2)
+    bench.clock.advance(1)
+    assert take(bench.limiter, rpm=1)
+    assert all(bucket.expires_at_s is None for bucket in bench.shards())
+
+
+def test_a_limit_change_reaches_every_shard(bench: Bench) -> None:
+    take(bench.limiter, rpm=1)
+    bench.split_to(8)
+    bench.limiter.set_system_defaults([Limit.per_minute("rpm", 80)])
+    assert bench.limiter.available("key", "gpt-4") == {"rpm": 80}
+    assert sum(take(bench.client(), rpm=1) for _ in range(100)) == 80
+
+
+steps = st.lists(
+    st.tuples(
+        st.integers(0, 2),
+        st.integers(0, 40),
+        st.sampled_from(["take", "take", "take", "split", "wait", "fail", "release"]),
+    ),
+    max_size=60,
+)
+
+
+@given(steps)
+@settings(max_examples=60, deadline=None)
+def test_no_history_of_takes_and_splits_breaks_the_window_theorem(
+    tape: list[tuple[int, int, str]],
+) -> None:
+    bench = Bench()
+    limit = Limit.custom("rpm", capacity=53, refill_amount=7, refill_period_seconds=3)
+    bench.limiter.set_system_defaults([limit])
+    clients = [bench.client() for _ in range(3)]
+    history: list[Event] = []
+    for who, amount, what in tape:
+        if what == "wait":
+            bench.clock.advance(amount / 7)
+        elif what == "split" and 0 < len(bench.shards()) < 16:
+            scope = clients[who].repository.scope
+            items = run(read_all(scope, bench.home))
+            address = sorted(items)[amount % len(items)]
+            run(split_shard(scope, address, items[address]))
+        elif what in ("take", "fail", "release"):
+            _act(bench, clients[who], amount, what, history)
+        assert not bench.shards() or is_whole(b.shard_count for b in bench.shards())
+    excess = window_excess(
+        history, capacity_milli=53_000, refill_amount_milli=7000, refill_period_ms=3000
+    )
+    assert excess <= 0
+
+
+def _expect_short(client: SyncRateLimiter, amount: int) -> None:
+    total = client.available("key", "gpt-4")["rpm"]
+    assert total < amount, f"{amount} of {total} were refused"
+
+
+def _act(
+    bench: Bench, client: SyncRateLimiter, amount: int, what: str, history: list[Event]
+) -> None:
+    now_ms = bench.clock.now_ms()
+    try:
+        with client.acquire("key", "gpt-4", {"rpm": amount}) as lease:
+            history.append(Event(now_ms, "rpm", amount * 1000, admitted=True))
+            if what == "fail":
+                raise LookupError
+            if what == "release":
+                lease.release(rpm=amount // 2)
+    except RateLimitExceeded:
+        _expect_short(client, amount)
+        return
+    except LookupError:
+        history.append(Event(now_ms, "rpm", -amount * 1000, admitted=False))
+        return
+    if what == "release":
+        history.append(Event(now_ms, "rpm", -(amount // 2) * 1000, admitted=False))
