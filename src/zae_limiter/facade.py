@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, replace
 
-from .backends.urls import StoreUrl, parse_url
+from .backends.urls import StoreUrl, open_store, parse_url
 from .core.exceptions import ValidationError
 from .core.models import BackendCapabilities, CacheStats
 from .core.naming import validate_namespace
+from .flows import namespaces
 from .flows.config_cache import ConfigCache
 from .flows.opening import choose_namespace, choose_url
 from .flows.scope import DEFAULT_TTL_MULTIPLIER, Scope
@@ -85,10 +86,34 @@ class RepositoryBase:
         )
 
 
-def first_scope(
+async def open_scope(options: OpenOptions, io: Io, *, create: bool) -> tuple[Scope, str]:
+    """The store and namespace that were asked for, made if that is wanted, and its name."""
+    store = await open_store(options.url, io, create=create)
+    try:
+        record = await _namespace(options, store, io, create=create)
+    except BaseException:
+        await close_store(store, io)
+        raise
+    return _first_scope(options, store, io, record), record.name
+
+
+async def _namespace(
+    options: OpenOptions, store: RepositoryProtocol, io: Io, *, create: bool
+) -> NamespaceRecord:
+    if create:
+        return await namespaces.register(store, io, options.namespace)
+    return await namespaces.find(store, options.namespace)
+
+
+async def close_store(store: RepositoryProtocol, io: Io) -> None:
+    """Let go of the store and of the driver's threads."""
+    await store.close()
+    await io.close()
+
+
+def _first_scope(
     options: OpenOptions, store: RepositoryProtocol, io: Io, record: NamespaceRecord
 ) -> Scope:
-    """The scope of a store that has just been opened."""
     return Scope(
         store,
         io,

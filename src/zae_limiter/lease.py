@@ -9,6 +9,7 @@ from .flows import lease as flows
 from .flows.cascade import Request
 from .flows.lease import LeaseRecord, Terms
 from .flows.scope import Scope
+from .runtime.asyncio_driver import drive
 from .runtime.blocking import run
 
 
@@ -39,7 +40,7 @@ class Lease(_LeaseBase):
 
     async def consume(self, /, **amounts: int) -> None:
         """Charge more now, at every level, or raise `RateLimitExceeded` and charge nothing."""
-        await flows.consume(self._record, amounts)
+        await drive(flows.consume(self._record, amounts))
 
     async def adjust(self, /, **amounts: int) -> None:
         """Add to the charge (or, negative, take from it) when the block ends.
@@ -72,6 +73,10 @@ class SyncLease(_LeaseBase):
         flows.adjust(self._record, amounts, sign=-1)
 
 
+async def _take_back(record: LeaseRecord) -> None:
+    await flows.end_lease(record, failed=True)
+
+
 class Acquisition:
     """What `async with limiter.acquire(...)` enters and leaves."""
 
@@ -83,7 +88,8 @@ class Acquisition:
         self._terms = terms
 
     async def __aenter__(self) -> Lease:
-        self._record = await flows.open_lease(self._scope, self._request, self._terms)
+        opening = flows.open_lease(self._scope, self._request, self._terms)
+        self._record = await drive(opening, _take_back)
         return Lease(self._record)
 
     async def __aexit__(
@@ -92,7 +98,7 @@ class Acquisition:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await flows.end_lease(self._record, failed=kind is not None)
+        await drive(flows.end_lease(self._record, failed=kind is not None))
 
 
 class SyncAcquisition:

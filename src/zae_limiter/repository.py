@@ -5,7 +5,6 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any, Self
 
-from .backends.urls import open_store
 from .core.audit import AuditEvent
 from .core.hierarchy import SYSTEM_SLOT
 from .core.limit import Limit, validate_limits
@@ -18,11 +17,16 @@ from .core.models import (
     UsageSummary,
 )
 from .core.naming import DEFAULT_RESOURCE
-from .facade import RepositoryBase, first_scope, open_options
+from .facade import RepositoryBase, close_store, open_options, open_scope
 from .flows import audit, capacity, configure, describe, entities, namespaces, usage
-from .flows.scope import DEFAULT_TTL_MULTIPLIER
+from .flows.scope import DEFAULT_TTL_MULTIPLIER, Scope
 from .ports.clock import Clock
-from .runtime.asyncio_driver import AsyncioIo
+from .runtime.asyncio_driver import AsyncioIo, drive
+
+
+async def _close(opened: tuple[Scope, str]) -> None:
+    scope, _ = opened
+    await close_store(scope.store, scope.io)
 
 
 class Repository(RepositoryBase):
@@ -44,9 +48,8 @@ class Repository(RepositoryBase):
         """Open the store of a URL (or `ZAEL_URL`), making it and the namespace if needed."""
         options = open_options(namespace, url, config_cache_ttl, bucket_ttl_multiplier)
         io = AsyncioIo(clock, parallel_helps=not options.url.is_embedded)
-        store = await open_store(options.url, io, create=True)
-        record = await namespaces.register(store, io, options.namespace)
-        return cls(first_scope(options, store, io, record), record.name, owns_store=True)
+        scope, name = await drive(open_scope(options, io, create=True), _close)
+        return cls(scope, name, owns_store=True)
 
     @classmethod
     async def connect(
@@ -61,9 +64,8 @@ class Repository(RepositoryBase):
         """Open a store and namespace that exist; nothing is ever made."""
         options = open_options(namespace, url, config_cache_ttl, bucket_ttl_multiplier)
         io = AsyncioIo(clock, parallel_helps=not options.url.is_embedded)
-        store = await open_store(options.url, io, create=False)
-        record = await namespaces.find(store, options.namespace)
-        return cls(first_scope(options, store, io, record), record.name, owns_store=True)
+        scope, name = await drive(open_scope(options, io, create=False), _close)
+        return cls(scope, name, owns_store=True)
 
     async def __aenter__(self) -> Self:
         return self
@@ -79,8 +81,7 @@ class Repository(RepositoryBase):
     async def close(self) -> None:
         """Let go of the store. A repository made by `namespace()` leaves it to its origin."""
         if self._owns_store:
-            await self.scope.store.close()
-            await self.scope.io.close()
+            await drive(close_store(self.scope.store, self.scope.io))
 
     async def invalidate_config_cache(
         self, entity_id: str | None = None, resource: str | None = None
@@ -90,12 +91,12 @@ class Repository(RepositoryBase):
 
     async def namespace(self, name: str) -> Self:
         """Another namespace of the same store; it must be registered."""
-        record = await namespaces.find(self.scope.store, name)
+        record = await drive(namespaces.find(self.scope.store, name))
         return type(self)(self._scope_of(record), record.name, owns_store=False)
 
     async def register_namespace(self, namespace: str) -> str:
         """Register a name, or find it registered, and return its id."""
-        record = await namespaces.register(self.scope.store, self.scope.io, namespace)
+        record = await drive(namespaces.register(self.scope.store, self.scope.io, namespace))
         return record.namespace_id
 
     async def register_namespaces(self, namespaces: list[str]) -> dict[str, str]:
@@ -104,30 +105,30 @@ class Repository(RepositoryBase):
 
     async def get_namespace(self, namespace: str) -> dict[str, str] | None:
         """The active namespace of this name."""
-        record = await self.scope.store.namespaces.read(namespace)
+        record = await drive(self.scope.store.namespaces.read(namespace))
         return None if record is None else describe.namespace_dict(record)
 
     async def list_namespaces(self) -> list[dict[str, str]]:
         """All active namespaces."""
-        found = await self.scope.store.namespaces.active()
+        found = await drive(self.scope.store.namespaces.active())
         return [describe.listed_namespace_dict(record) for record in found]
 
     async def delete_namespace(self, namespace: str) -> None:
         """Free the name; the data stays until it is purged or recovered."""
-        await namespaces.delete(self.scope.store, self.scope.io, namespace)
+        await drive(namespaces.delete(self.scope.store, self.scope.io, namespace))
 
     async def list_orphan_namespaces(self) -> list[dict[str, str]]:
         """Deleted namespaces whose data is still there."""
-        found = await self.scope.store.namespaces.orphans()
+        found = await drive(self.scope.store.namespaces.orphans())
         return [describe.orphan_dict(record) for record in found]
 
     async def recover_namespace(self, namespace_id: str) -> str:
         """Make a deleted namespace active again, and return its name."""
-        return await namespaces.recover(self.scope.store, namespace_id)
+        return await drive(namespaces.recover(self.scope.store, namespace_id))
 
     async def purge_namespace(self, namespace_id: str) -> None:
         """Delete all data of a deleted namespace, for good."""
-        await namespaces.purge(self.scope.store, namespace_id)
+        await drive(namespaces.purge(self.scope.store, namespace_id))
 
     async def create_entity(
         self,
@@ -139,13 +140,15 @@ class Repository(RepositoryBase):
         principal: str | None = None,
     ) -> Entity:
         """Store a new entity. With `cascade` its acquires are charged to its parent too."""
-        return await entities.create_entity(
-            self.scope, Entity(entity_id, name, parent_id, cascade, metadata or {}), principal
+        return await drive(
+            entities.create_entity(
+                self.scope, Entity(entity_id, name, parent_id, cascade, metadata or {}), principal
+            )
         )
 
     async def get_entity(self, entity_id: str) -> Entity | None:
         """The entity, if there is one."""
-        return await entities.get_entity(self.scope, entity_id)
+        return await drive(entities.get_entity(self.scope, entity_id))
 
     async def update_entity(
         self,
@@ -157,17 +160,19 @@ class Repository(RepositoryBase):
         principal: str | None = None,
     ) -> Entity:
         """Change name or metadata; `EntityVersionError` when it is not at the expected version."""
-        return await entities.update_entity(
-            self.scope, entity_id, name, metadata, expected_version, principal
+        return await drive(
+            entities.update_entity(
+                self.scope, entity_id, name, metadata, expected_version, principal
+            )
         )
 
     async def delete_entity(self, entity_id: str, principal: str | None = None) -> None:
         """Delete the entity with its limits, buckets and usage. Its audit events stay."""
-        await entities.delete_entity(self.scope, entity_id, principal)
+        await drive(entities.delete_entity(self.scope, entity_id, principal))
 
     async def get_children(self, parent_id: str) -> list[Entity]:
         """Entities whose parent this is."""
-        return await entities.get_children(self.scope, parent_id)
+        return await drive(entities.get_children(self.scope, parent_id))
 
     async def set_limits(
         self,
@@ -177,49 +182,65 @@ class Repository(RepositoryBase):
         principal: str | None = None,
     ) -> None:
         """Give an entity limits of its own for a resource, or for all resources."""
-        await configure.set_limits(
-            self.scope, configure.entity_slot(entity_id, resource), limits, principal
+        await drive(
+            configure.set_limits(
+                self.scope, configure.entity_slot(entity_id, resource), limits, principal
+            )
         )
 
     async def get_limits(self, entity_id: str, resource: str = DEFAULT_RESOURCE) -> list[Limit]:
         """The entity's own limits for a resource; empty when it has none."""
-        return await configure.get_limits(self.scope, configure.entity_slot(entity_id, resource))
+        return await drive(
+            configure.get_limits(self.scope, configure.entity_slot(entity_id, resource))
+        )
 
     async def delete_limits(
         self, entity_id: str, resource: str = DEFAULT_RESOURCE, principal: str | None = None
     ) -> None:
         """Take the entity's own limits for a resource away: the next level decides again."""
-        await configure.delete_config(
-            self.scope, configure.entity_slot(entity_id, resource), principal
+        await drive(
+            configure.delete_config(
+                self.scope, configure.entity_slot(entity_id, resource), principal
+            )
         )
 
     async def list_entities_with_custom_limits(
         self, resource: str, limit: int | None = None, cursor: str | None = None
     ) -> tuple[list[str], str | None]:
         """One page of entities with limits of their own for a resource, and the next cursor."""
-        return await configure.list_entities_with_custom_limits(self.scope, resource, limit, cursor)
+        return await drive(
+            configure.list_entities_with_custom_limits(self.scope, resource, limit, cursor)
+        )
 
     async def list_resources_with_entity_configs(self) -> list[str]:
         """Resources for which some entity has limits of its own."""
-        return await self.scope.store.configs.resources_with_entity_limits(self.scope.namespace_id)
+        return await drive(
+            self.scope.store.configs.resources_with_entity_limits(self.scope.namespace_id)
+        )
 
     async def set_resource_defaults(
         self, resource: str, limits: list[Limit], principal: str | None = None
     ) -> None:
         """Set the limits of a resource for entities that have none of their own."""
-        await configure.set_limits(self.scope, configure.resource_slot(resource), limits, principal)
+        await drive(
+            configure.set_limits(self.scope, configure.resource_slot(resource), limits, principal)
+        )
 
     async def get_resource_defaults(self, resource: str) -> list[Limit]:
         """The limits of a resource; empty when it has none."""
-        return await configure.get_limits(self.scope, configure.resource_slot(resource))
+        return await drive(configure.get_limits(self.scope, configure.resource_slot(resource)))
 
     async def delete_resource_defaults(self, resource: str, principal: str | None = None) -> None:
         """Take the limits of a resource away: the system's decide again."""
-        await configure.delete_config(self.scope, configure.resource_slot(resource), principal)
+        await drive(
+            configure.delete_config(self.scope, configure.resource_slot(resource), principal)
+        )
 
     async def list_resources_with_defaults(self) -> list[str]:
         """Resources that have limits."""
-        return await self.scope.store.configs.resources_with_defaults(self.scope.namespace_id)
+        return await drive(
+            self.scope.store.configs.resources_with_defaults(self.scope.namespace_id)
+        )
 
     async def set_system_defaults(
         self,
@@ -228,27 +249,31 @@ class Repository(RepositoryBase):
         principal: str | None = None,
     ) -> None:
         """Set the limits for everything that has none; what is not named stays as it is."""
-        await configure.set_config(
-            self.scope,
-            SYSTEM_SLOT,
-            LimiterConfig(validate_limits(limits), describe.on_unavailable_action(on_unavailable)),
-            principal,
+        await drive(
+            configure.set_config(
+                self.scope,
+                SYSTEM_SLOT,
+                LimiterConfig(
+                    validate_limits(limits), describe.on_unavailable_action(on_unavailable)
+                ),
+                principal,
+            )
         )
 
     async def get_system_defaults(self) -> tuple[list[Limit], OnUnavailableAction | None]:
         """The system's limits, and what it says of outages."""
-        return await describe.system_defaults(self.scope)
+        return await drive(describe.system_defaults(self.scope))
 
     async def delete_system_defaults(self, principal: str | None = None) -> None:
         """Take the system's limits and behaviour away."""
-        await configure.delete_config(self.scope, SYSTEM_SLOT, principal)
+        await drive(configure.delete_config(self.scope, SYSTEM_SLOT, principal))
 
     async def get_config(
         self, level: str, identifier: str | None = None, resource: str | None = None
     ) -> LimiterConfig | None:
         """What is stored at one level (system, resource or entity); None when nothing is."""
-        return await configure.get_config(
-            self.scope, configure.slot_for(level, identifier, resource)
+        return await drive(
+            configure.get_config(self.scope, configure.slot_for(level, identifier, resource))
         )
 
     async def set_config(
@@ -260,15 +285,17 @@ class Repository(RepositoryBase):
         principal: str | None = None,
     ) -> None:
         """Set the fields of one level that are given and keep the others."""
-        await configure.set_config(
-            self.scope, configure.slot_for(level, identifier, resource), config, principal
+        await drive(
+            configure.set_config(
+                self.scope, configure.slot_for(level, identifier, resource), config, principal
+            )
         )
 
     async def get_audit_events(
         self, entity_id: str, limit: int = 100, start_event_id: str | None = None
     ) -> list[AuditEvent]:
         """Changes of an entity, or of `$SYSTEM` or `$RESOURCE:name`, newest first."""
-        return await audit.get_audit_events(self.scope, entity_id, limit, start_event_id)
+        return await drive(audit.get_audit_events(self.scope, entity_id, limit, start_event_id))
 
     async def get_usage_snapshots(
         self,
@@ -281,11 +308,13 @@ class Repository(RepositoryBase):
         next_key: dict[str, Any] | None = None,
     ) -> tuple[list[UsageSnapshot], dict[str, Any] | None]:
         """Usage by window, newest first, one page, and the key of the next."""
-        return await usage.get_usage_snapshots(
-            self.scope,
-            usage.make_query(entity_id, resource, window_type, start_time, end_time),
-            limit,
-            next_key,
+        return await drive(
+            usage.get_usage_snapshots(
+                self.scope,
+                usage.make_query(entity_id, resource, window_type, start_time, end_time),
+                limit,
+                next_key,
+            )
         )
 
     async def get_usage_summary(
@@ -297,38 +326,40 @@ class Repository(RepositoryBase):
         end_time: str | None = None,
     ) -> UsageSummary:
         """Usage snapshots added up."""
-        return await usage.get_usage_summary(
-            self.scope, usage.make_query(entity_id, resource, window_type, start_time, end_time)
+        return await drive(
+            usage.get_usage_summary(
+                self.scope, usage.make_query(entity_id, resource, window_type, start_time, end_time)
+            )
         )
 
     async def get_system_limits(self) -> list[Limit]:
         """The system's limits; empty when there are none."""
-        return await configure.get_limits(self.scope, SYSTEM_SLOT)
+        return await drive(configure.get_limits(self.scope, SYSTEM_SLOT))
 
     async def resolve_limits(self, entity_id: str, resource: str) -> describe.ResolvedLimits:
         """The limits in force, what the system says of outages, and the level that decided."""
-        return await describe.resolve_limits(self.scope, entity_id, resource)
+        return await drive(describe.resolve_limits(self.scope, entity_id, resource))
 
     async def resolve_on_unavailable(self) -> OnUnavailableAction:
         """What happens while the store cannot answer: `allow` or `block`. Never raises."""
-        return await describe.on_unavailable_or_block(self.scope)
+        return await drive(describe.on_unavailable_or_block(self.scope))
 
     async def get_bucket(
         self, entity_id: str, resource: str, limit_name: str
     ) -> BucketState | None:
         """The stored state of one limit of one bucket."""
-        return await describe.get_bucket(self.scope, entity_id, resource, limit_name)
+        return await drive(describe.get_bucket(self.scope, entity_id, resource, limit_name))
 
     async def get_buckets(self, entity_id: str, resource: str | None = None) -> list[BucketState]:
         """The stored state of an entity's buckets."""
-        return await capacity.get_buckets(self.scope, entity_id, resource)
+        return await drive(capacity.get_buckets(self.scope, entity_id, resource))
 
     async def get_resource_buckets(
         self, resource: str, limit_name: str | None = None
     ) -> list[BucketState]:
         """The stored state of a resource's buckets over all entities."""
-        return await capacity.get_resource_buckets(self.scope, resource, limit_name)
+        return await drive(capacity.get_resource_buckets(self.scope, resource, limit_name))
 
     async def ping(self) -> bool:
         """Whether the store answers."""
-        return await describe.can_ping(self.scope)
+        return await drive(describe.can_ping(self.scope))

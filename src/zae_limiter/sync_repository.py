@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any, Self
 
-from .backends.urls import StoreUrl, open_store
+from .backends.urls import StoreUrl
 from .core.audit import AuditEvent
 from .core.hierarchy import SYSTEM_SLOT
 from .core.limit import Limit, validate_limits
@@ -18,7 +18,7 @@ from .core.models import (
     UsageSummary,
 )
 from .core.naming import DEFAULT_RESOURCE
-from .facade import RepositoryBase, first_scope, open_options
+from .facade import RepositoryBase, close_store, open_options, open_scope
 from .flows import audit, capacity, configure, describe, entities, namespaces, usage
 from .flows.scope import DEFAULT_TTL_MULTIPLIER
 from .ports.clock import Clock
@@ -48,9 +48,8 @@ class SyncRepository(RepositoryBase):
         """Open the store of a URL (or `ZAEL_URL`), making it and the namespace if needed."""
         options = open_options(namespace, url, config_cache_ttl, bucket_ttl_multiplier)
         io = _blocking_io(options.url, parallel_mode, clock)
-        store = run(open_store(options.url, io, create=True))
-        record = run(namespaces.register(store, io, options.namespace))
-        return cls(first_scope(options, store, io, record), record.name, owns_store=True)
+        scope, name = run(open_scope(options, io, create=True))
+        return cls(scope, name, owns_store=True)
 
     @classmethod
     def connect(
@@ -66,9 +65,8 @@ class SyncRepository(RepositoryBase):
         """Open a store and namespace that exist; nothing is ever made."""
         options = open_options(namespace, url, config_cache_ttl, bucket_ttl_multiplier)
         io = _blocking_io(options.url, parallel_mode, clock)
-        store = run(open_store(options.url, io, create=False))
-        record = run(namespaces.find(store, options.namespace))
-        return cls(first_scope(options, store, io, record), record.name, owns_store=True)
+        scope, name = run(open_scope(options, io, create=False))
+        return cls(scope, name, owns_store=True)
 
     def __enter__(self) -> Self:
         return self
@@ -84,8 +82,7 @@ class SyncRepository(RepositoryBase):
     def close(self) -> None:
         """Let go of the store. A repository made by `namespace()` leaves it to its origin."""
         if self._owns_store:
-            run(self.scope.store.close())
-            run(self.scope.io.close())
+            run(close_store(self.scope.store, self.scope.io))
 
     def invalidate_config_cache(
         self, entity_id: str | None = None, resource: str | None = None

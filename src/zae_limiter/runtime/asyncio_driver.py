@@ -17,20 +17,47 @@ T = TypeVar("T")
 
 
 async def hold(future: asyncio.Future[T]) -> T:
-    """Await to the end. A cancellation that arrives meanwhile is delivered afterwards, so
-    that what has been begun always has a known outcome."""
-    interruptions = 0
-    while True:
+    """Await to the end. A cancellation that arrives meanwhile is asked for again afterwards,
+    so that what has been begun always has a known outcome."""
+    held: list[asyncio.CancelledError] = []
+    while not future.done():
         try:
             # Waits for the future without cancelling it when the waiter is cancelled.
             await asyncio.wait((future,))
-            break
-        except asyncio.CancelledError:
-            interruptions += 1
+        except asyncio.CancelledError as cancellation:
+            held.append(cancellation)
             _current_task().uncancel()
-    for _ in range(interruptions):
-        _current_task().cancel()
+    for each in held:
+        _current_task().cancel(*each.args)
     return future.result()
+
+
+async def drive(
+    flow: Coroutine[Any, Any, T], undo: Callable[[T], Coroutine[Any, Any, None]] | None = None
+) -> T:
+    """Await a flow, then deliver the cancellation that it held back, if any.
+
+    It must not linger: a timeout whose block ends without suspending again would miss it,
+    and some later await would raise it. `undo` takes back what nobody will hear of.
+    """
+    try:
+        result = await flow
+    except BaseException:
+        await _deliver()
+        raise
+    try:
+        await _deliver()
+    except asyncio.CancelledError:
+        if undo is not None:
+            await undo(result)
+        raise
+    return result
+
+
+async def _deliver() -> None:
+    """Suspend if a cancellation may be due: that is when it is raised."""
+    if _current_task().cancelling():
+        await asyncio.sleep(0)
 
 
 def _current_task() -> asyncio.Task[Any]:
