@@ -103,8 +103,8 @@ def _read_limit(value: Any) -> Limit:
 @config.command(
     "set",
     epilog=examples(
-        "config set --level resource --resource gpt-4 --limits '[\"rpm:100/min\"]'",
         "config set --level system --on-unavailable allow",
+        'config set --level system --limits \'["rpm:100", "tpm:10000"]\'',
     ),
 )
 @_level_options

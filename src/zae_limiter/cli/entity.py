@@ -27,7 +27,7 @@ from .target import Target
 
 @click.group()
 def entity() -> None:
-    """Entities (keys, projects, organisations) and limits of their own."""
+    """Who is limited, and limits of their own."""
 
 
 def _read_pairs(
@@ -196,7 +196,7 @@ def children(parent_id: str, as_json: bool, target: Target) -> None:
 
 @entity.command(
     "set-limits",
-    epilog=examples("entity set-limits key-1 -r gpt-4 -l rpm:100 -l tpm:10000/min:20000"),
+    epilog=examples("entity set-limits key-1 -r gpt-4 -l rpm:100 -l tpm:10000:20000"),
 )
 @click.argument("entity_id")
 @config_resource_option

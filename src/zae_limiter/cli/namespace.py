@@ -13,7 +13,7 @@ from .target import Target
 
 @click.group()
 def namespace() -> None:
-    """Namespaces: each keeps its entities, limits and usage to itself."""
+    """Tenants of one store, each with data of its own."""
 
 
 @namespace.command(epilog=examples("namespace register tenant-a tenant-b"))

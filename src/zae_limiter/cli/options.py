@@ -94,7 +94,9 @@ limits_option = click.option(
 )
 
 
-def examples(*lines: str) -> str:
+def examples(*lines: str, on_a_store: bool = True) -> str:
     """The end of a command's help, kept as it is typed."""
-    typed = ["export ZAEL_URL=sqlite:///limits.db", *(f"zae-limiter {line}" for line in lines)]
+    typed = [f"zae-limiter {line}" for line in lines]
+    if on_a_store:
+        typed.insert(0, "export ZAEL_URL=sqlite:///limits.db")
     return "\b\nExample:\n" + "\n".join(f"  {line}" for line in typed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -10,10 +11,8 @@ from typing import Any
 import click
 
 from ..core.limit import Limit
+from ..visualization.table import TableRenderer, printable
 from .limit_syntax import format_limit
-
-# Wide enough for any row: what reads a pipe wraps for itself.
-_PIPE_COLUMNS = 100_000
 
 
 def print_json(value: Any) -> None:
@@ -46,20 +45,10 @@ def print_table(
     headers: Sequence[str], rows: Iterable[Sequence[object]], right: Sequence[str] = ()
 ) -> None:
     """An ASCII grid. `right` names the columns that hold numbers."""
-    # Rich takes longer to import than most commands take to run.
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=box.ASCII2, header_style="")
-    for header in headers:
-        table.add_column(header, justify="right" if header in right else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(printable(str(cell)) for cell in row))
-    width = None if sys.stdout.isatty() else _PIPE_COLUMNS
-    Console(width=width, markup=False, emoji=False, highlight=False).print(table)
+    table = TableRenderer(["right" if header in right else "left" for header in headers])
+    click.echo(table.render(headers, rows, terminal_width()))
 
 
-def printable(text: str) -> str:
-    """Text that others stored, unable to control the terminal."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+def terminal_width() -> int | None:
+    """The columns of the terminal; None when standard output is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None

@@ -7,10 +7,11 @@ from typing import Any
 
 import click
 
-from ..core.models import UsageSnapshot, UsageSummary
+from ..core.models import UsageSummary
 from ..core.windows import WINDOW_TYPES
+from ..visualization import UsageFormatter, format_usage_snapshots
 from .options import Command, examples, json_option, page_option, store_options
-from .output import print_json, print_table
+from .output import print_json, print_table, terminal_width
 from .target import Target
 
 
@@ -38,12 +39,13 @@ def _require_subject(filters: dict[str, Any]) -> None:
         raise click.UsageError("Give --entity-id, --resource or both.")
 
 
-@usage.command("list", epilog=examples("usage list -e key-1 -w hourly"))
+@usage.command("list", epilog=examples("usage list -e key-1 -w hourly --plot"))
 @_filter_options
 @page_option
+@click.option("--plot", "-p", is_flag=True, help="Draw a chart for each limit.")
 @json_option
 @store_options
-def list_usage(limit: int, as_json: bool, target: Target, **filters: Any) -> None:
+def list_usage(limit: int, plot: bool, as_json: bool, target: Target, **filters: Any) -> None:
     """List usage by window, newest first."""
     _require_subject(filters)
     with target.connect() as repository:
@@ -53,31 +55,10 @@ def list_usage(limit: int, as_json: bool, target: Target, **filters: Any) -> Non
     elif not found:
         click.echo("No usage found")
     else:
-        _print_snapshots(found)
+        formatter = UsageFormatter.PLOT if plot else UsageFormatter.TABLE
+        click.echo(format_usage_snapshots(found, formatter, width=terminal_width()))
         if following is not None:
             click.echo("There is more: narrow it by --start and --end, or raise --limit")
-
-
-def _print_snapshots(found: list[UsageSnapshot]) -> None:
-    print_table(
-        ["Window Start", "Type", "Resource", "Entity", "Events", "Counters"],
-        [
-            (
-                s.window_start,
-                s.window_type,
-                s.resource,
-                s.entity_id,
-                f"{s.total_events:,}",
-                _used(s),
-            )
-            for s in found
-        ],
-        right=["Events"],
-    )
-
-
-def _used(snapshot: UsageSnapshot) -> str:
-    return ", ".join(f"{name}={used:,}" for name, used in sorted(snapshot.counters.items()))
 
 
 @usage.command(epilog=examples("usage summary -r gpt-4 -w daily"))

@@ -1,10 +1,10 @@
 """Whether a bucket kept its promise, as far as those who called it can tell.
 
 A caller knows when it called and when the answer came, not when in between the store did
-it. So each movement is put where it speaks for the bucket: what was taken counts when the
-answer came, what was given back counts from when the call began, and the longest call is
-allowed as skew. An admission that overlaps a correction might have come before or after
-it; such an admission counts, but no interval begins or ends with it.
+it. So what was taken counts when the answer came, and the longest call is allowed as skew.
+An admission that overlaps a correction might have come before or after it: it counts, but
+no interval begins or ends with it, and so it does not matter where in its call a correction
+is put.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Verdict:
 
 def judge_run(limit: Limit, movements: Sequence[Movement], skew_ms: int) -> Verdict:
     """Check every interval of a run."""
-    events = sorted(_events(limit.name, movements), key=_order)
+    events = sorted(_events(limit.name, movements), key=lambda event: event.at_ms)
     worst = worst_window(
         events,
         capacity_milli=limit.capacity * MILLI,
@@ -47,24 +47,17 @@ def judge_run(limit: Limit, movements: Sequence[Movement], skew_ms: int) -> Verd
     return Verdict(limit, _whole(limit, events, skew_ms), worst)
 
 
-def _order(event: Event) -> tuple[int, bool, bool]:
-    """In one millisecond: what was given back, what was admitted, what was charged late."""
-    return event.at_ms, event.amount_milli > 0, not event.admitted
-
-
 def _events(limit_name: str, movements: Sequence[Movement]) -> list[Event]:
     takes = sorted((m for m in movements if m.admitted), key=_end)
     corrections = [m for m in movements if not m.admitted]
     clear = _Clearance(takes, corrections)
-    events = [
-        Event(_end(m), limit_name, m.amount_milli, clear.of(place)) for place, m in enumerate(takes)
+    return [
+        *(
+            Event(_end(m), limit_name, m.amount_milli, clear.of(place))
+            for place, m in enumerate(takes)
+        ),
+        *(Event(m.began_ms, limit_name, m.amount_milli, admitted=False) for m in corrections),
     ]
-    for m in corrections:
-        if m.amount_milli < 0:
-            events.append(Event(m.began_ms, limit_name, m.amount_milli, admitted=False))
-        elif m.ended_ms is not None:
-            events.append(Event(m.ended_ms, limit_name, m.amount_milli, admitted=False))
-    return events
 
 
 def _end(movement: Movement) -> int:

@@ -23,7 +23,9 @@ from .report import INTERRUPTED
 from .scenario import jobs, set_up
 
 
-@click.command(epilog=examples("demo", "demo --workers 8 --seconds 5", "demo --json"))
+@click.command(
+    epilog=examples("demo", "demo --workers 8 --seconds 5", "demo --json", on_a_store=False)
+)
 @click.option("--url", help="The store to share; by default a SQLite file made for the demo.")
 @click.option(
     "--workers",
@@ -41,7 +43,7 @@ from .scenario import jobs, set_up
 )
 @click.option("--json", "as_json", is_flag=True, help="Print only the final report, as JSON.")
 def demo(url: str | None, workers: int, seconds: float, as_json: bool) -> None:
-    """Let several processes share limits, and check that the limits hold.
+    """Let processes share limits and check that they hold.
 
     An organisation has two keys, and what the keys take is charged to it too. Each process
     asks for more than there is, corrects what it took, and sometimes fails and gives it

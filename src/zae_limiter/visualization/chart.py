@@ -1,0 +1,48 @@
+"""Column charts out of characters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import zip_longest
+
+HEIGHT_ROWS = 10
+MAX_POINTS = 60
+
+
+def thinned(values: Sequence[float], points: int = MAX_POINTS) -> list[float]:
+    """At most so many values, each the mean of the neighbours it stands for."""
+    count = min(points, len(values))
+    bounds = [place * len(values) // count for place in range(count)] if count else []
+    parts = [values[i:j] for i, j in zip_longest(bounds, bounds[1:])]
+    return [sum(part) / len(part) for part in parts]
+
+
+def column_chart(title: str, values: Sequence[float], caption: str) -> list[str]:
+    """A title, ten rows of columns over a labelled axis, and a caption. Negative values,
+    which are windows in which more was given back than taken, show as nothing."""
+    shown = thinned(values)
+    top = max([*shown, 1.0])
+    labels = [f"{top * row / HEIGHT_ROWS:,.0f}" for row in range(HEIGHT_ROWS, 0, -1)]
+    margin = max(map(len, labels))
+    rows = [
+        f"{label:>{margin}} |{''.join(_cell(value, top, row) for value in shown)}".rstrip()
+        for label, row in zip(labels, range(HEIGHT_ROWS, 0, -1), strict=True)
+    ]
+    axis = f"{0:>{margin}} +{'-' * len(shown)}"
+    return [title, *rows, axis, f"{'':>{margin}}  {caption}"]
+
+
+def _cell(value: float, top: float, row: int) -> str:
+    """Filled from half a row on, and the lowest row as soon as there is anything."""
+    height = value / top * HEIGHT_ROWS
+    return "#" if height >= row - 0.5 or (row == 1 and value > 0) else " "
+
+
+def side_by_side(charts: Iterable[Sequence[str]], gap: int = 4) -> list[str]:
+    """Charts of equal height, joined line by line."""
+    kept = list(charts)
+    widths = [max(map(len, chart)) for chart in kept]
+    return [
+        (" " * gap).join(f"{line:<{w}}" for line, w in zip(lines, widths, strict=True)).rstrip()
+        for lines in zip(*kept, strict=True)
+    ]

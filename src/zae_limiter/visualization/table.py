@@ -1,0 +1,52 @@
+"""ASCII grids."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+Alignment = Literal["left", "center", "right"]
+# Wide enough for any row: what reads a pipe wraps for itself.
+_UNBOUNDED_COLUMNS = 100_000
+
+
+class TableRenderer:
+    """Draws tables whose columns are aligned as told, to the left where nothing is said."""
+
+    def __init__(self, alignments: Sequence[Alignment] = ()) -> None:
+        self._alignments = alignments
+
+    def render(
+        self, headers: Sequence[str], rows: Iterable[Sequence[object]], width: int | None = None
+    ) -> str:
+        """The table as text; cells are folded where it would be wider than `width`."""
+        # Rich takes longer to import than most commands take to run.
+        from rich import box
+        from rich.console import Console
+        from rich.table import Table
+
+        table = Table(box=box.ASCII2)
+        for place, header in enumerate(headers):
+            table.add_column(header, justify=self._alignment(place), overflow="fold")
+        for row in rows:
+            table.add_row(*(printable(str(cell)) for cell in row))
+        text = io.StringIO()
+        console = Console(
+            file=text,
+            width=width or _UNBOUNDED_COLUMNS,
+            color_system=None,
+            markup=False,
+            emoji=False,
+            highlight=False,
+        )
+        console.print(table)
+        return text.getvalue().rstrip("\n")
+
+    def _alignment(self, place: int) -> Alignment:
+        return self._alignments[place] if place < len(self._alignments) else "left"
+
+
+def printable(text: str) -> str:
+    """Text that others stored, unable to control the terminal it is shown on."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

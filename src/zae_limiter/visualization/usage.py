@@ -1,0 +1,76 @@
+"""Usage snapshots as a table or as charts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+
+from ..core.models import UsageSnapshot
+from .chart import column_chart, side_by_side
+from .table import Alignment, TableRenderer, printable
+
+_HEADERS = ("Window Start", "Type", "Resource", "Entity", "Events", "Counters")
+_ALIGNMENTS: tuple[Alignment, ...] = ("left", "left", "left", "left", "right", "left")
+_PLAIN_WIDTH = 80
+
+
+class UsageFormatter(Enum):
+    """How usage is shown."""
+
+    TABLE = "table"
+    PLOT = "plot"
+
+
+def format_usage_snapshots(
+    snapshots: Sequence[UsageSnapshot],
+    formatter: UsageFormatter = UsageFormatter.TABLE,
+    *,
+    width: int | None = None,
+) -> str:
+    """The snapshots as text, at most `width` columns wide if that is given."""
+    if formatter is UsageFormatter.PLOT:
+        return _plot(snapshots, width or _PLAIN_WIDTH)
+    return TableRenderer(_ALIGNMENTS).render(_HEADERS, map(_row, snapshots), width)
+
+
+def _row(snapshot: UsageSnapshot) -> tuple[str, ...]:
+    used = ", ".join(f"{name}={amount:,}" for name, amount in sorted(snapshot.counters.items()))
+    return (
+        snapshot.window_start,
+        snapshot.window_type,
+        snapshot.resource,
+        snapshot.entity_id,
+        f"{snapshot.total_events:,}",
+        used,
+    )
+
+
+def _plot(snapshots: Sequence[UsageSnapshot], width: int) -> str:
+    """A chart for each limit and window type, oldest on the left, two beside each other
+    where they fit."""
+    charts = [
+        column_chart(f"{printable(name)} ({window_type})", list(series.values()), _span(series))
+        for (window_type, name), series in sorted(_series(snapshots).items())
+    ]
+    blocks: list[list[str]] = []
+    while charts:
+        pair = side_by_side(charts[:2])
+        fits = max(map(len, pair)) <= width
+        blocks.append(pair if fits else list(charts[0]))
+        charts = charts[2:] if fits else charts[1:]
+    return "\n\n".join("\n".join(block) for block in blocks)
+
+
+def _series(snapshots: Sequence[UsageSnapshot]) -> dict[tuple[str, str], dict[str, float]]:
+    """By window type and limit: what was used in each window, over entities and resources."""
+    found: dict[tuple[str, str], dict[str, float]] = {}
+    for snapshot in sorted(snapshots, key=lambda each: each.window_start):
+        for name, amount in snapshot.counters.items():
+            series = found.setdefault((snapshot.window_type, name), {})
+            series[snapshot.window_start] = series.get(snapshot.window_start, 0) + amount
+    return found
+
+
+def _span(series: dict[str, float]) -> str:
+    first, last = min(series), max(series)
+    return first if first == last else f"{first} to {last}"

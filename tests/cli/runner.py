@@ -1,0 +1,44 @@
+"""Runs the command line inside the test, on a store of its own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner, Result
+
+from zae_limiter.cli import cli
+
+
+class Zael:
+    """`zae-limiter`, with `ZAEL_URL` set to a SQLite file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.url = f"sqlite:///{path}"
+
+    def run(self, *args: str, typed: str | None = None) -> Result:
+        environment = {"ZAEL_URL": self.url, "ZAEL_NAMESPACE": None}
+        result = CliRunner().invoke(cli, args, input=typed, env=environment)
+        expected = result.exception is None or isinstance(result.exception, SystemExit)
+        assert expected, f"{args} ended with {result.exception!r}"
+        return result
+
+    def out(self, *args: str, typed: str | None = None) -> str:
+        """What a command that succeeds prints."""
+        result = self.run(*args, typed=typed)
+        assert result.exit_code == 0, result.output
+        assert not result.stderr
+        return result.stdout
+
+    def json(self, *args: str) -> Any:
+        return json.loads(self.out(*args, "--json"))
+
+    def error(self, *args: str, code: int = 1) -> str:
+        """What a command that fails says; nothing of it on standard output."""
+        result = self.run(*args)
+        assert result.exit_code == code, result.output
+        assert not result.stdout
+        assert "Traceback" not in result.stderr
+        return result.stderr

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.cli.runner import Zael
+
+
+def test_what_is_given_is_set_and_the_rest_stays(zael: Zael) -> None:
+    zael.out("config", "set", "--level", "system", "--limits", '["rpm:60"]', "--no-auto-update")
+    text = zael.out(
+        "config", "set", "--level", "system", "--on-unavailable", "block", "--strict-version"
+    )
+    assert text.splitlines() == [
+        "Set at level 'system':",
+        "  On unavailable: block",
+        "  Strict version: yes",
+    ]
+    assert zael.out("config", "get", "--level", "system").splitlines() == [
+        "Configuration at level 'system':",
+        "  On unavailable: block",
+        "  Auto update:    no",
+        "  Strict version: yes",
+        "  Config version: 2",
+        "  rpm: 60/min",
+    ]
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        ["--level", "system"],
+        ["--level", "resource", "--resource", "gpt-4"],
+        ["--level", "entity", "--identifier", "key-1"],
+        ["--level", "entity", "--identifier", "key-1", "--resource", "gpt-4"],
+    ],
+    ids=" ".join,
+)
+def test_json_goes_round(zael: Zael, place: list[str]) -> None:
+    zael.out("namespace", "register", "default")
+    assert zael.json("config", "get", *place) is None
+    assert "Nothing configured at level" in zael.out("config", "get", *place)
+    zael.out("config", "set", *place, "--limits", '["rpm:60", "tpm:5/5min:9"]')
+    limits = zael.json("config", "get", *place)["limits"]
+    assert limits[1] == {
+        "name": "tpm",
+        "capacity": 9,
+        "refill_amount": 5,
+        "refill_period_seconds": 300,
+    }
+    zael.out("config", "set", *place, "--limits", json.dumps(limits))
+    again = zael.json("config", "get", *place)
+    assert (again["limits"], again["config_version"]) == (limits, 2)
+
+
+@pytest.mark.parametrize(
+    "limits",
+    ["rpm:60", "{}", '"rpm:60"', "[1]", "[{}]", '[{"name": "rpm"}]', '["rpm"]', '["wcu:1"]'],
+)
+def test_limits_that_are_none_are_usage_errors(zael: Zael, limits: str) -> None:
+    message = zael.error("config", "set", "--level", "system", "--limits", limits, code=2)
+    assert "Invalid value for '--limits'" in message
+    assert not zael.path.exists()
+
+
+def test_something_must_be_set(zael: Zael) -> None:
+    assert "Nothing to set" in zael.error("config", "set", "--level", "system", code=2)
+    assert not zael.path.exists()
+
+
+def test_levels_need_their_parts(zael: Zael) -> None:
+    limits = ("--limits", '["rpm:60"]')
+    assert "needs an entity id" in zael.error("config", "set", "--level", "entity", *limits)
+    assert "needs a resource" in zael.error("config", "set", "--level", "resource", *limits)
+    system = ("--level", "system", "--resource", "gpt-4")
+    assert "takes none" in zael.error("config", "set", *system, *limits)
+
+
+def test_behaviour_is_stored_at_the_system_level_only(zael: Zael) -> None:
+    resource = ("--level", "resource", "--resource", "gpt-4", "--on-unavailable", "allow")
+    assert "system level only" in zael.error("config", "set", *resource)

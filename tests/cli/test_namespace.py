@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+from tests.cli.runner import Zael
+
+
+def test_register_list_and_show(zael: Zael) -> None:
+    text = zael.out("namespace", "register", "tenant-b", "tenant-a")
+    assert text.startswith("Registered namespace 'tenant-b' (id: ")
+    again = zael.json("namespace", "register", "tenant-a")
+    listed = zael.json("namespace", "list")
+    assert [each["name"] for each in listed] == ["tenant-a", "tenant-b"]
+    assert again == {"tenant-a": listed[0]["namespace_id"]}
+    assert f"| tenant-a  | {again['tenant-a']} |" in zael.out("namespace", "list")
+    shown = zael.out("namespace", "show", "tenant-a").splitlines()
+    assert shown[:3] == [
+        "Namespace: tenant-a",
+        f"  Id:      {again['tenant-a']}",
+        "  Status:  active",
+    ]
+    assert zael.json("namespace", "show", "tenant-a")["name"] == "tenant-a"
+
+
+def test_registering_makes_no_other_namespace(zael: Zael) -> None:
+    zael.out("namespace", "register", "tenant-a")
+    assert [each["name"] for each in zael.json("namespace", "list")] == ["tenant-a"]
+
+
+def test_reserved_names_are_refused(zael: Zael) -> None:
+    assert zael.error("namespace", "register", "_") == (
+        "Error: Invalid namespace: reserved for system use\n"
+    )
+
+
+def test_the_life_of_a_namespace(zael: Zael) -> None:
+    zael.out("resource", "set-defaults", "gpt-4", "-l", "rpm:10")
+    namespace_id = zael.json("namespace", "show", "default")["namespace_id"]
+    assert f"namespace recover {namespace_id}" in zael.out("namespace", "delete", "default", "-y")
+    assert "is not registered" in zael.error("resource", "list")
+    assert namespace_id in zael.out("namespace", "orphans")
+    assert zael.json("namespace", "orphans")[0]["namespace"] == "default"
+    assert zael.out("namespace", "recover", namespace_id).startswith(
+        "Recovered namespace 'default'"
+    )
+    assert zael.json("resource", "list") == ["gpt-4"]
+    zael.out("namespace", "delete", "default", "-y")
+    assert zael.out("namespace", "purge", namespace_id, "-y") == (
+        f"Purged namespace id '{namespace_id}'\n"
+    )
+    assert zael.out("namespace", "orphans") == "No orphan namespaces\n"
+    assert zael.out("namespace", "list") == "No namespaces registered\n"
+
+
+def test_recover_prints_json(zael: Zael) -> None:
+    namespace_id = zael.json("namespace", "register", "tenant-a")["tenant-a"]
+    zael.out("namespace", "delete", "tenant-a", "-y")
+    recovered = zael.json("namespace", "recover", namespace_id)
+    assert recovered == {"name": "tenant-a", "namespace_id": namespace_id}
+
+
+def test_deleting_and_purging_ask_first(zael: Zael) -> None:
+    namespace_id = zael.json("namespace", "register", "tenant-a")["tenant-a"]
+    declined = zael.run("namespace", "delete", "tenant-a", typed="n\n")
+    assert (declined.exit_code, "Aborted" in declined.output) == (1, True)
+    zael.out("namespace", "show", "tenant-a")
+    zael.out("namespace", "delete", "tenant-a", typed="y\n")
+    declined = zael.run("namespace", "purge", namespace_id, typed="n\n")
+    assert declined.exit_code == 1
+    assert len(zael.json("namespace", "orphans")) == 1
+    zael.out("namespace", "purge", namespace_id, typed="y\n")
+    assert zael.json("namespace", "orphans") == []
+
+
+def test_what_is_active_cannot_be_purged_or_recovered(zael: Zael) -> None:
+    namespace_id = zael.json("namespace", "register", "tenant-a")["tenant-a"]
+    assert "is active; delete it first" in zael.error("namespace", "purge", namespace_id, "-y")
+    assert "is active, not deleted" in zael.error("namespace", "recover", namespace_id)
+
+
+def test_names_and_ids_that_are_not_there(zael: Zael) -> None:
+    zael.out("namespace", "register", "tenant-a")
+    for verb in ("show", "delete"):
+        assert "is not registered" in zael.error("namespace", verb, "tenant-b")
+    assert "does not exist" in zael.error("namespace", "recover", "nothing")
