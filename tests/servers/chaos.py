@@ -26,8 +26,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from io import BufferedIOBase
 from types import TracebackType
-from typing import BinaryIO
 from urllib.parse import urlsplit
 
 _READ_TIMEOUT_S = 30.0
@@ -223,7 +223,7 @@ class ChaosProxy:
         return True
 
 
-def read_request(stream: BinaryIO) -> Request | None:
+def read_request(stream: BufferedIOBase) -> Request | None:
     """The next request of a connection; None when it has ended, or speaks something else."""
     start = stream.readline().decode("latin-1").split()
     if len(start) != 3 or not start[2].startswith("HTTP/"):

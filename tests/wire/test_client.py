@@ -10,7 +10,8 @@ import pytest
 from tests.servers.chaos import INTERNAL_ERROR, THROTTLED, ChaosProxy, Delay
 from tests.servers.processes import Server, free_port
 from zae_limiter.backends.dynamodb.wire.client import Client
-from zae_limiter.backends.dynamodb.wire.connect import open_client
+from zae_limiter.backends.dynamodb.wire.connect import open_client, signed
+from zae_limiter.backends.dynamodb.wire.credentials import Access
 from zae_limiter.backends.dynamodb.wire.edge import Limits
 from zae_limiter.backends.dynamodb.wire.errors import (
     ConditionFailed,
@@ -20,10 +21,14 @@ from zae_limiter.backends.dynamodb.wire.errors import (
     TransactionCanceled,
 )
 from zae_limiter.backends.dynamodb.wire.meter import Charge
+from zae_limiter.backends.dynamodb.wire.retry import Backoff
+from zae_limiter.backends.dynamodb.wire.server_clock import ServerClock
 from zae_limiter.backends.dynamodb.wire.values import from_item, to_attribute, to_item
 from zae_limiter.core.exceptions import StorageUnavailable, ValidationError
+from zae_limiter.runtime.blocking import BlockingIo, run
+from zae_limiter.testing import ManualClock
 
-from .conftest import Connect
+from .conftest import Connect, act_as_caller_of
 from .drivers import Driver
 from .tables import create_table, key
 
@@ -252,6 +257,27 @@ def test_what_was_never_sent_is_tried_again_a_few_times(
         driver.run(client.call("ListTables", {}))
     assert (raised.value.retryable, raised.value.ambiguous) == (True, False)
     assert client.meter.requests["ListTables"] == 4
+
+
+def test_no_retry_begins_after_the_deadline(
+    dynamodb: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The third wait would end 0.1 + 0.2 + 0.4 seconds after the call began."""
+
+    class Clocked(BlockingIo):
+        def entropy(self) -> int:
+            return 2**80 - 1
+
+    act_as_caller_of(dynamodb, monkeypatch)
+    io, clock = Clocked(ManualClock()), ServerClock()
+    backoff = Backoff(retries=20, base_s=0.1, ceiling_s=9, total_s=9, deadline_s=0.6)
+    with ChaosProxy(dynamodb.url, [THROTTLED] * 20) as proxy:
+        transport = signed(io, clock, Access(dynamodb.region, proxy.url), blocking=True)
+        client = Client(io, transport, clock, backoff)
+        with pytest.raises(StorageUnavailable, match="too busy"):
+            run(client.call("ListTables", {}))
+        run(client.close())
+    assert len(proxy.requests) == 3
 
 
 def _race(driver: Driver, client: Client, calls: int) -> list[Any]:

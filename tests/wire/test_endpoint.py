@@ -1,9 +1,8 @@
 from __future__ import annotations
 
 import pytest
-from botocore.httpsession import get_cert_path
 
-from zae_limiter.backends.dynamodb.wire.endpoint import parse_endpoint, secured
+from zae_limiter.backends.dynamodb.wire.endpoint import parse_endpoint
 from zae_limiter.core.exceptions import ValidationError
 
 
@@ -20,12 +19,6 @@ from zae_limiter.core.exceptions import ValidationError
 def test_an_endpoint_is_understood(url: str, origin: str, path: str) -> None:
     endpoint = parse_endpoint(url)
     assert (endpoint.origin, endpoint.path) == (origin, path)
-
-
-def test_only_https_is_secured() -> None:
-    ca_bundle = get_cert_path(True)
-    assert secured(parse_endpoint("https://db.example"), ca_bundle).tls is not None
-    assert secured(parse_endpoint("http://db.example"), "no such file").tls is None
 
 
 @pytest.mark.parametrize(

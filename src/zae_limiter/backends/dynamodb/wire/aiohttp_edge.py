@@ -17,6 +17,7 @@ from .protocol import Answer
 _ERRORS: tuple[Row, ...] = (
     (aiohttp.ClientConnectorCertificateError, hopeless),
     (aiohttp.ClientConnectorError, unsent),
+    (aiohttp.ClientHttpProxyError, unsent),
     (aiohttp.ConnectionTimeoutError, unsent),
     (aiohttp.ClientError, lost),
     (OSError, lost),
@@ -32,6 +33,7 @@ class AiohttpEdge:
 
     def __init__(self, endpoint: Endpoint, limits: Limits | None = None) -> None:
         self._host = endpoint.host
+        self._proxy = endpoint.proxy
         self._url = URL(endpoint.origin + endpoint.path, encoded=True)
         self._sessions = PerLoop(partial(_new_session, endpoint, limits or Limits()))
 
@@ -39,7 +41,7 @@ class AiohttpEdge:
         session = await self._sessions.get()
         try:
             async with session.post(
-                self._url, data=body, headers=headers, allow_redirects=False
+                self._url, data=body, headers=headers, allow_redirects=False, proxy=self._proxy
             ) as response:
                 return Answer(response.status, response.headers, await response.read())
         except Exception as error:

@@ -34,12 +34,15 @@ class Client:
         are its JSON. Raises as `errors` says."""
         self.meter.count_call(operation)
         waits_s = delays(self._backoff, self.io.entropy)
+        deadline_ms = self.io.now_ms() + 1000 * self._backoff.deadline_s
         while True:
             try:
                 return await self._once(operation, parameters)
             except StorageUnavailable as error:
                 wait_s = next(waits_s, None)
                 if error.ambiguous or not error.retryable or wait_s is None:
+                    raise
+                if self.io.now_ms() + 1000 * wait_s > deadline_ms:
                     raise
             await self.io.pause(wait_s)
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import ssl
 import threading
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ....core.exceptions import StorageUnavailable, ValidationError
-from .endpoint import Endpoint, parse_endpoint, secured
+from .endpoint import Endpoint, parse_endpoint
 from .errors import hopeless
 from .signer import Credentials
 
@@ -72,7 +74,7 @@ class Access:
                 session = self.session()
                 region = find_region(session, self._region)
                 url = self._endpoint_url or _find_endpoint_url(session, region)
-                endpoint = secured(parse_endpoint(url), _trusted_authorities(session))
+                endpoint = _with_route(parse_endpoint(url), session)
                 self._found = region, endpoint, _find_credentials(session)
             return self._found
 
@@ -96,11 +98,16 @@ def _find_endpoint_url(session: Any, region: str) -> str:
         client.close()
 
 
-def _trusted_authorities(session: Any) -> str:
-    """The same authorities that boto3 trusts."""
+def _with_route(endpoint: Endpoint, session: Any) -> Endpoint:
+    """Trust whom boto3 trusts, and go through the proxy that it would go through."""
     from botocore.httpsession import get_cert_path
+    from botocore.utils import get_environ_proxies
 
-    return str(session.get_config_variable("ca_bundle") or get_cert_path(True))
+    proxy = get_environ_proxies(endpoint.origin).get(endpoint.scheme)
+    if endpoint.scheme == "http":
+        return replace(endpoint, proxy=proxy)
+    ca_bundle = session.get_config_variable("ca_bundle") or get_cert_path(True)
+    return replace(endpoint, proxy=proxy, tls=ssl.create_default_context(cafile=ca_bundle))
 
 
 def _find_credentials(session: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from urllib.parse import quote, urlsplit
 
 from ....core.exceptions import ValidationError
@@ -14,12 +14,16 @@ _SAFE_IN_PATH = "/%~!$&'()*+,;=:@"
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """The address of a DynamoDB. `host` is what both the Host header and the signature say."""
+    """The address of a DynamoDB, and how to get there: with which trust, through which proxy.
+
+    `host` is what both the Host header and the signature say.
+    """
 
     scheme: str
     host: str
     path: str
     tls: ssl.SSLContext | None = None
+    proxy: str | None = None
 
     @property
     def origin(self) -> str:
@@ -41,13 +45,6 @@ def parse_endpoint(url: str) -> Endpoint:
     if port is not None and port != _DEFAULT_PORTS[parts.scheme]:
         host = f"{host}:{port}"
     return Endpoint(parts.scheme, host, _normal_path(parts.path))
-
-
-def secured(endpoint: Endpoint, ca_bundle: str) -> Endpoint:
-    """The endpoint with the authorities to trust, if it is to be reached by TLS."""
-    if endpoint.scheme == "http":
-        return endpoint
-    return replace(endpoint, tls=ssl.create_default_context(cafile=ca_bundle))
 
 
 def _normal_path(path: str) -> str:

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """At most so many retries, after waits that double up to a ceiling and have a total."""
+    """At most so many retries, after waits that double up to a ceiling and have a total; and
+    none that would begin later than `deadline_s` after the call."""
 
     retries: int = 3
     base_s: float = 0.05
     ceiling_s: float = 0.5
     total_s: float = 1.0
+    deadline_s: float = 5.0
 
 
 def delays(backoff: Backoff, entropy: Callable[[], int]) -> Iterator[float]:

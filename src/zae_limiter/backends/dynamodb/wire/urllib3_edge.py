@@ -6,6 +6,7 @@ import os
 import socket
 import ssl
 from collections.abc import Mapping
+from typing import Any
 
 import urllib3
 from urllib3 import exceptions
@@ -30,6 +31,7 @@ _ERRORS: tuple[Row, ...] = (
     (exceptions.SSLError, _tls),
     (exceptions.ConnectTimeoutError, unsent),
     (exceptions.EmptyPoolError, unsent),
+    (exceptions.ProxyError, unsent),
     (exceptions.HTTPError, lost),
     (OSError, lost),
 )
@@ -41,14 +43,17 @@ class Urllib3Edge:
     def __init__(self, endpoint: Endpoint, limits: Limits | None = None) -> None:
         self._endpoint = endpoint
         self._limits = limits or Limits()
-        self._pool: urllib3.HTTPConnectionPool | None = None
-        self._pid = 0
+        # A proxy is asked for the whole URL, unless it only lends a tunnel to TLS.
+        through_proxy = endpoint.proxy is not None and endpoint.tls is None
+        self._target = (endpoint.origin if through_proxy else "") + endpoint.path
+        self._pool = self._new_pool()
+        self._pid = os.getpid()
 
     async def send(self, headers: Mapping[str, str], body: bytes) -> Answer:
         try:
             response = self._current_pool().urlopen(
                 "POST",
-                self._endpoint.path,
+                self._target,
                 body,
                 headers,
                 retries=False,
@@ -62,29 +67,32 @@ class Urllib3Edge:
             raise translate(error, _ERRORS, self._endpoint.host) or error from error
 
     async def close(self) -> None:
-        pool, self._pool = self._pool, None
-        if pool is not None and self._pid == os.getpid():
-            pool.close()
+        pool, self._pool = self._current_pool(), self._new_pool()
+        pool.close()
 
     def _current_pool(self) -> urllib3.HTTPConnectionPool:
-        """Threads that race here may make one pool too many; it goes when its call is done."""
-        pool = self._pool
-        if pool is None or self._pid != os.getpid():
-            pool = self._new_pool()
-            self._pool, self._pid = pool, os.getpid()
-        return pool
+        """Connections that a child has inherited are its parent's. Threads of the child that
+        race here may make one pool too many, which goes when its call is done."""
+        if self._pid != os.getpid():
+            self._pool = self._new_pool()
+            self._pid = os.getpid()
+        return self._pool
 
     def _new_pool(self) -> urllib3.HTTPConnectionPool:
-        limits = self._limits
-        tls = {"ssl_context": self._endpoint.tls} if self._endpoint.tls else {}
-        return urllib3.connection_from_url(
-            self._endpoint.origin,
-            maxsize=limits.connections,
-            block=True,
-            timeout=urllib3.Timeout(connect=limits.connect_timeout_s, read=limits.read_timeout_s),
-            socket_options=_socket_options(),
-            **tls,
+        limits, tls, proxy = self._limits, self._endpoint.tls, self._endpoint.proxy
+        options: dict[str, Any] = {
+            "maxsize": limits.connections,
+            "block": True,
+            "timeout": urllib3.Timeout(
+                connect=limits.connect_timeout_s, read=limits.read_timeout_s
+            ),
+            "socket_options": _socket_options(),
+            **({"ssl_context": tls} if tls else {}),
+        }
+        manager = (
+            urllib3.ProxyManager(proxy, **options) if proxy else urllib3.PoolManager(**options)
         )
+        return manager.connection_from_url(self._endpoint.origin)
 
 
 def _socket_options() -> list[tuple[int, int, int | bytes]]:
