@@ -232,9 +232,10 @@ class StackAlreadyExistsError(InfrastructureError):
 class InfrastructureNotFoundError(InfrastructureError):
     """The store that was named does not exist."""
 
-    def __init__(self, stack_name: str) -> None:
+    def __init__(self, stack_name: str, advice: str = "") -> None:
         self.stack_name = stack_name
-        super().__init__(f"No limiter found at '{stack_name}'")
+        message = f"No limiter found at '{stack_name}'"
+        super().__init__(f"{message}: {advice}" if advice else message)
 
 
 class NamespaceNotFoundError(InfrastructureError):

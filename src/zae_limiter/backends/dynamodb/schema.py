@@ -34,6 +34,7 @@ from ...core.naming import RESERVED_NAMESPACE
 REGISTRY_ID = RESERVED_NAMESPACE
 BUCKET_PREFIX = "b"
 LIMIT_PREFIX = "l"
+TTL_ATTRIBUTE = "ttl"
 
 
 def pk_entity(namespace_id: str, entity_id: str) -> str:
@@ -217,6 +218,37 @@ def _parse_attr(name: str, prefix: str) -> tuple[str, str] | None:
     return (limit_name, field) if found and limit_name else None
 
 
+def name_attr(name: str) -> str:
+    """The attribute that is called like a limit or a resource, in records that count by name.
+
+    A name that the record needs for itself gets a sign that no name can have.
+    """
+    return f"#{name}" if name in _OWN_ATTRIBUTES else name
+
+
+def parse_name_attr(attribute: str) -> str | None:
+    """The name that such an attribute counts for; None when it is the record's own."""
+    if attribute.startswith("#"):
+        return attribute[1:]
+    return None if attribute in _OWN_ATTRIBUTES or "#" in attribute else attribute
+
+
+_KEY_ATTRIBUTES = ("PK", "SK", *(f"GSI{n}{part}" for n in range(1, 5) for part in ("PK", "SK")))
+# Tables of the existing package have local indexes, too.
+_OWN_ATTRIBUTES = frozenset(
+    (
+        *_KEY_ATTRIBUTES,
+        *(f"LSI{n}SK" for n in range(1, 6)),
+        TTL_ATTRIBUTE,
+        "entity_id",
+        "resource",
+        "window",
+        "window_start",
+        "total_events",
+    )
+)
+
+
 def calculate_ttl(now_ms: int, seconds: int = 86_400) -> int:
     """The moment, in seconds since the epoch, at which a record may go."""
     return now_ms // 1000 + seconds
@@ -229,11 +261,12 @@ def key(pk: str, sk: str) -> dict[str, Any]:
 
 def get_table_definition(table_name: str) -> dict[str, Any]:
     """What `CreateTable` takes."""
-    keys = ["PK", "SK", *(f"GSI{n}{part}" for n in range(1, 5) for part in ("PK", "SK"))]
     return {
         "TableName": table_name,
         "BillingMode": "PAY_PER_REQUEST",
-        "AttributeDefinitions": [{"AttributeName": k, "AttributeType": "S"} for k in keys],
+        "AttributeDefinitions": [
+            {"AttributeName": name, "AttributeType": "S"} for name in _KEY_ATTRIBUTES
+        ],
         "KeySchema": _key_schema("PK", "SK"),
         "GlobalSecondaryIndexes": [
             _index("GSI1", {"ProjectionType": "INCLUDE", "NonKeyAttributes": _CHILD_ATTRIBUTES}),

@@ -143,13 +143,23 @@ class Table:
             await self.io.pause(wait_s)
 
 
+def key_of(item: Item) -> Key:
+    """The key of an item."""
+    return {"PK": item["PK"], "SK": item["SK"]}
+
+
+def key_text(keyed: Item) -> tuple[str, str]:
+    """The same, in a form that can be compared."""
+    return keyed["PK"]["S"], keyed["SK"]["S"]
+
+
 def _fields(condition: Expression | None) -> dict[str, Any]:
     return {} if condition is None else condition.condition_request()
 
 
 def _distinct(keys: Iterable[Key]) -> list[Key]:
     """DynamoDB refuses a batch that names a key twice."""
-    return list({(key["PK"]["S"], key["SK"]["S"]): key for key in keys}.values())
+    return list({key_text(key): key for key in keys}.values())
 
 
 def _chunks(members: list[T], size: int) -> Iterator[list[T]]:

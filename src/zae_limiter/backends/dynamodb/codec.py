@@ -1,0 +1,238 @@
+"""Values to items and back, apart from buckets.
+
+Items may have attributes that nobody here knows, or lack those that came later: tables are
+shared with clients of other versions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ...core.audit import AuditEvent
+from ...core.limit import Limit
+from ...core.models import Entity, LimiterConfig, OnUnavailable, UsageSnapshot
+from ...core.windows import WINDOW_TYPES, WindowType, iso, parse_iso, window_end
+from ...ports.repository_protocol import NamespaceRecord
+from .fields import Fields, read
+from .schema import (
+    REGISTRY_ID,
+    gsi1_pk_parent,
+    gsi1_sk_child,
+    limit_attr,
+    parse_limit_attr,
+    parse_name_attr,
+    pk_audit,
+    pk_entity,
+    pk_system,
+    sk_audit,
+    sk_meta,
+)
+from .wire.values import Item, to_item
+
+LIMIT_FIELDS = ("cp", "ra", "rp")
+
+
+def indexed(namespace_id: str, pk: str, sk: str) -> dict[str, Any]:
+    """The key of a record, and that by which everything in a namespace is found."""
+    return {"PK": pk, "SK": sk, "GSI4PK": namespace_id, "GSI4SK": pk}
+
+
+def encode_entity(namespace_id: str, entity: Entity) -> Item:
+    """The record `#META`."""
+    values = indexed(namespace_id, pk_entity(namespace_id, entity.id), sk_meta())
+    values |= {
+        "entity_id": entity.id,
+        "name": entity.name,
+        "parent_id": entity.parent_id,
+        "cascade": entity.cascade,
+        "metadata": storable_map(entity.metadata),
+        "version": entity.version,
+    }
+    if entity.created_at is not None:
+        values["created_at"] = entity.created_at
+    if entity.parent_id is not None:
+        values["GSI1PK"] = gsi1_pk_parent(namespace_id, entity.parent_id)
+        values["GSI1SK"] = gsi1_sk_child(entity.id)
+    return to_item(values)
+
+
+def decode_entity(item: Item) -> Entity:
+    """From `#META`, or from what the index of children has of it."""
+    return read(item, _entity)
+
+
+def _entity(fields: Fields) -> Entity:
+    metadata = _readable_map(fields.map("metadata"))
+    if not all(isinstance(value, str) for value in metadata.values()):
+        raise ValueError(f"metadata is {metadata!r}, not all text")
+    return Entity(
+        fields.text("entity_id"),
+        fields.maybe_text("name"),
+        fields.maybe_text("parent_id"),
+        bool(fields.maybe_flag("cascade")),
+        metadata,
+        fields.maybe_text("created_at"),
+        entity_version(fields),
+    )
+
+
+def entity_version(fields: Fields) -> int:
+    """Entities that were made without a version are at the first."""
+    version = fields.maybe_integer("version")
+    return 1 if version is None else version
+
+
+def encode_limits(limits: Iterable[Limit]) -> dict[str, int]:
+    """The attributes that hold these limits."""
+    encoded: dict[str, int] = {}
+    for limit in limits:
+        amounts = (limit.capacity, limit.refill_amount, limit.refill_period_seconds)
+        for field, amount in zip(LIMIT_FIELDS, amounts, strict=True):
+            encoded[limit_attr(limit.name, field)] = amount
+    return encoded
+
+
+def decode_config(item: Item) -> LimiterConfig:
+    """From a record `#CONFIG` of any level."""
+    return read(item, _config)
+
+
+def _config(fields: Fields) -> LimiterConfig:
+    on_unavailable = fields.maybe_text("on_unavailable")
+    return LimiterConfig(
+        _limits(fields) or None,
+        None if on_unavailable is None else OnUnavailable(on_unavailable).value,
+        fields.maybe_flag("auto_update"),
+        fields.maybe_flag("strict_version"),
+        fields.maybe_integer("config_version"),
+    )
+
+
+def _limits(fields: Fields) -> tuple[Limit, ...]:
+    parsed = filter(None, map(parse_limit_attr, fields.item))
+    names = {name for name, field in parsed if field in LIMIT_FIELDS}
+    return tuple(
+        Limit(name, *(fields.integer(limit_attr(name, field)) for field in LIMIT_FIELDS))
+        for name in sorted(names)
+    )
+
+
+def encode_event(namespace_id: str, event: AuditEvent, expires_at_s: int) -> Item:
+    """An audit record."""
+    pk = pk_audit(namespace_id, event.entity_id)
+    return to_item(
+        {
+            **indexed(namespace_id, pk, sk_audit(event.event_id)),
+            "entity_id": event.entity_id,
+            "event_id": event.event_id,
+            "timestamp": event.timestamp,
+            "action": event.action,
+            "principal": event.principal,
+            "resource": event.resource,
+            "details": storable_map(event.details),
+            "ttl": expires_at_s,
+        }
+    )
+
+
+def decode_event(item: Item) -> AuditEvent:
+    """From an audit record."""
+    return read(item, _event)
+
+
+def _event(fields: Fields) -> AuditEvent:
+    return AuditEvent(
+        fields.text("event_id"),
+        fields.text("timestamp"),
+        fields.text("action"),
+        fields.text("entity_id"),
+        fields.maybe_text("principal"),
+        fields.maybe_text("resource"),
+        _readable_map(fields.map("details")),
+    )
+
+
+def encode_namespace(record: NamespaceRecord, sk: str) -> Item:
+    """A record of the registry: by name or by id, as its sort key says."""
+    values = indexed(REGISTRY_ID, pk_system(REGISTRY_ID), sk)
+    values |= {
+        "namespace_id": record.namespace_id,
+        "namespace_name": record.name,
+        "status": record.status,
+        "created_at": record.created_at,
+    }
+    if record.deleted_at is not None:
+        values["deleted_at"] = record.deleted_at
+    return to_item(values)
+
+
+def decode_namespace(item: Item) -> NamespaceRecord:
+    """From either record of the registry."""
+    return read(item, _namespace)
+
+
+def _namespace(fields: Fields) -> NamespaceRecord:
+    return NamespaceRecord(
+        fields.text("namespace_name"),
+        fields.text("namespace_id"),
+        fields.text("created_at"),
+        fields.text("status"),
+        fields.maybe_text("deleted_at"),
+    )
+
+
+def decode_snapshot(item: Item) -> UsageSnapshot:
+    """From a usage record."""
+    return read(item, _snapshot)
+
+
+def _snapshot(fields: Fields) -> UsageSnapshot:
+    window, start = _window_type(fields.text("window")), fields.text("window_start")
+    return UsageSnapshot(
+        fields.text("entity_id"),
+        fields.text("resource"),
+        start,
+        iso(window_end(window, parse_iso(start))),
+        window,
+        _counters(fields),
+        fields.integer("total_events"),
+    )
+
+
+def _window_type(text: str) -> WindowType:
+    for window in WINDOW_TYPES:
+        if window == text:
+            return window
+    raise ValueError(f"window is {text!r}, not one of {', '.join(WINDOW_TYPES)}")
+
+
+def _counters(fields: Fields) -> dict[str, int]:
+    """Every number that no other purpose claims."""
+    counters: dict[str, int] = {}
+    for attribute, value in fields.item.items():
+        name = parse_name_attr(attribute)
+        if name is not None and "N" in value:
+            counters[name] = fields.integer(attribute)
+    return counters
+
+
+def storable_map(content: dict[str, Any]) -> dict[str, Any]:
+    """A map as DynamoDB takes it: a key must not be empty, so one made of nothing but NUL
+    characters gets one more of them."""
+    return _with_keys(content, lambda key: f"{key}\0" if not key.strip("\0") else key)
+
+
+def _readable_map(content: dict[str, Any]) -> dict[str, Any]:
+    return _with_keys(content, lambda key: key[1:] if not key.strip("\0") else key)
+
+
+def _with_keys(content: dict[str, Any], rename: Callable[[str], str]) -> dict[str, Any]:
+    def renamed(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {rename(key): renamed(member) for key, member in value.items()}
+        if isinstance(value, list | tuple):
+            return [renamed(member) for member in value]
+        return value
+
+    return {rename(key): renamed(value) for key, value in content.items()}

@@ -1,0 +1,137 @@
+"""Configuration in DynamoDB."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...core.audit import AuditEvent
+from ...core.hierarchy import ConfigSlot
+from ...core.models import LimiterConfig
+from ...core.naming import validate_identifier
+from ...ports.repository_protocol import ConfigPage
+from .audit import Recorder
+from .codec import decode_config, decode_entity
+from .config_records import Place, Stored, setting, stripping
+from .pages import Query, read_pages
+from .races import race, won
+from .registries import Registries
+from .schema import gsi3_pk_entity_config, key, pk_entity, sk_meta
+from .table import Action, Key, Table, key_text
+from .wire.values import Item
+
+_AFTER_ALL = "\U0010ffff"
+
+
+class DynamoConfigs:
+    """One record for each slot. A deleted one leaves the number of its version elsewhere."""
+
+    def __init__(self, table: Table, recorder: Recorder) -> None:
+        self._table = table
+        self._recorder = recorder
+        self._registries = Registries(table)
+
+    async def read(
+        self, namespace_id: str, slots: Sequence[ConfigSlot], entity_id: str | None = None
+    ) -> ConfigPage:
+        keys = {slot: Place(namespace_id, slot).key for slot in slots}
+        wanted = list(keys.values())
+        entity_key = key(pk_entity(namespace_id, entity_id or ""), sk_meta())
+        if entity_id is not None:
+            wanted.append(entity_key)
+        found = await self._found(wanted)
+        configs = {slot: _config(found.get(key_text(key))) for slot, key in keys.items()}
+        entity = found.get(key_text(entity_key))
+        return ConfigPage(
+            {slot: config for slot, config in configs.items() if config is not None},
+            None if entity is None else decode_entity(entity),
+        )
+
+    async def write(
+        self, namespace_id: str, slot: ConfigSlot, change: LimiterConfig, event: AuditEvent
+    ) -> int:
+        place = Place(namespace_id, slot)
+        recording = await self._recorder.recording(namespace_id, event)
+
+        async def attempt() -> int | None:
+            stored = await self._stored(place)
+            update, has_limits = setting(stored, change)
+            actions = [
+                self._table.updating(place.key, update),
+                *self._registering(stored, has_limits=has_limits),
+                recording,
+            ]
+            if stored.item is None:
+                actions.append(self._table.checking(place.deleted_key, stored.deleted_as_seen))
+            return stored.version + 1 if await won(self._table, actions) else None
+
+        return await race(self._table, f"{place.pk} {place.sk}", attempt)
+
+    async def delete(self, namespace_id: str, slot: ConfigSlot, event: AuditEvent) -> bool:
+        place = Place(namespace_id, slot)
+        recording = await self._recorder.recording(namespace_id, event)
+
+        async def attempt() -> bool | None:
+            stored = await self._stored(place)
+            if not stored.says:
+                return False
+            actions = [
+                *self._forgetting(stored),
+                *self._registering(stored, has_limits=False),
+                recording,
+            ]
+            return True if await won(self._table, actions) else None
+
+        return await race(self._table, f"{place.pk} {place.sk}", attempt)
+
+    async def entities_with_limits(
+        self, namespace_id: str, resource: str, limit: int | None, cursor: str | None
+    ) -> tuple[list[str], str | None]:
+        partition = gsi3_pk_entity_config(namespace_id, resource)
+        query = Query(partition, index="GSI3")
+        if cursor is not None:
+            low = validate_identifier(cursor, "cursor")
+            query = Query(partition, low=low, high=_AFTER_ALL, index="GSI3")
+        # Two more than wanted: the one to start after, and one that tells of another page.
+        items = await read_pages(self._table, query, None if limit is None else limit + 2)
+        ids = [entity_id for item in items if (entity_id := item["GSI3SK"]["S"]) != cursor]
+        page = ids if limit is None else ids[:limit]
+        return page, page[-1] if len(page) < len(ids) else None
+
+    async def resources_with_entity_limits(self, namespace_id: str) -> list[str]:
+        return await self._registries.of_entities(namespace_id)
+
+    async def resources_with_defaults(self, namespace_id: str) -> list[str]:
+        return await self._registries.of_resources(namespace_id)
+
+    async def _stored(self, place: Place) -> Stored:
+        found = await self._found([place.key, place.deleted_key])
+        return Stored(place, found.get(key_text(place.key)), found.get(key_text(place.deleted_key)))
+
+    async def _found(self, keys: Sequence[Key]) -> dict[tuple[str, str], Item]:
+        items = await self._table.batch_get(keys, consistent=True)
+        return {key_text(item): item for item in items}
+
+    def _registering(self, stored: Stored, *, has_limits: bool) -> list[Action]:
+        """Tell the registries, where they must know."""
+        slot, namespace_id = stored.place.slot, stored.place.namespace_id
+        if slot.entity_id is not None:
+            change = int(has_limits) - int(stored.is_listed)
+            return self._registries.counting(namespace_id, {stored.place.resource: change})
+        if slot.resource is not None:
+            return [self._registries.listing(namespace_id, slot.resource, has_limits=has_limits)]
+        return []
+
+    def _forgetting(self, stored: Stored) -> list[Action]:
+        place = stored.place
+        if stored.must_stay:
+            return [self._table.updating(place.key, stripping(stored))]
+        return [
+            self._table.deleting(place.key, stored.as_seen),
+            self._table.putting(stored.remains()),
+        ]
+
+
+def _config(item: Item | None) -> LimiterConfig | None:
+    """None also for a record that says nothing."""
+    config = None if item is None else decode_config(item)
+    return None if config == LimiterConfig() else config

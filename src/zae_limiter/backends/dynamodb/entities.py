@@ -1,0 +1,141 @@
+"""Entities in DynamoDB."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+from ...core.audit import AuditEvent
+from ...core.models import Entity
+from .audit import Recorder
+from .codec import decode_entity, encode_entity, storable_map
+from .expressions import Expression
+from .pages import Query, read_pages
+from .races import halfway, race, won
+from .registries import Registries
+from .schema import gsi1_pk_parent, gsi3_pk_entity, key, pk_entity, sk_config, sk_meta
+from .table import Action, Key, Table, key_of
+from .wire.values import Item
+
+_CONFIGS_PER_TRANSACTION = 50
+_CONFIG_PREFIX = sk_config("")
+
+
+class DynamoEntities:
+    """One record `#META` for each entity. Its configuration and usage share the partition."""
+
+    def __init__(self, table: Table, recorder: Recorder) -> None:
+        self._table = table
+        self._recorder = recorder
+        self._registries = Registries(table)
+
+    async def create(self, namespace_id: str, entity: Entity, event: AuditEvent) -> bool:
+        is_new = Expression()
+        is_new.require("is new", f"attribute_not_exists({is_new.name('PK')})")
+        actions = [
+            self._table.putting(encode_entity(namespace_id, entity), is_new),
+            await self._recorder.recording(namespace_id, event),
+        ]
+
+        async def attempt() -> bool | None:
+            if await won(self._table, actions):
+                return True
+            return None if await self.read(namespace_id, entity.id) is None else False
+
+        return await race(self._table, f"entity {entity.id}", attempt)
+
+    async def read(self, namespace_id: str, entity_id: str) -> Entity | None:
+        meta = key(pk_entity(namespace_id, entity_id), sk_meta())
+        item = await self._table.get(meta, consistent=True)
+        return None if item is None else decode_entity(item)
+
+    async def update(
+        self, namespace_id: str, entity: Entity, expected_version: int, event: AuditEvent
+    ) -> Entity | None:
+        recording = await self._recorder.recording(namespace_id, event)
+
+        async def attempt() -> list[Entity] | None:
+            stored = await self.read(namespace_id, entity.id)
+            if stored is None or stored.version != expected_version:
+                return []
+            changed = replace(
+                stored,
+                name=entity.name,
+                metadata=dict(entity.metadata),
+                version=expected_version + 1,
+            )
+            actions = [self._updating(namespace_id, changed), recording]
+            return [changed] if await won(self._table, actions) else None
+
+        updated = await race(self._table, f"entity {entity.id}", attempt)
+        return updated[0] if updated else None
+
+    def _updating(self, namespace_id: str, changed: Entity) -> Action:
+        e, seen = Expression(), changed.version - 1
+        e.set("name", e.value(changed.name))
+        e.set("metadata", e.value(storable_map(changed.metadata)))
+        e.set("version", e.value(changed.version))
+        e.require("exists", f"attribute_exists({e.name('PK')})")
+        has_version = f"{e.name('version')} = {e.value(seen)}"
+        # Entities that were made without a version are at the first.
+        unversioned = f" OR attribute_not_exists({e.name('version')})" if seen == 1 else ""
+        e.require("is as seen", f"({has_version}{unversioned})")
+        return self._table.updating(key(pk_entity(namespace_id, changed.id), sk_meta()), e)
+
+    async def delete(self, namespace_id: str, entity_id: str, event: AuditEvent) -> int:
+        """The record `#META` goes last, with the event: until then it can be called again."""
+        with halfway(f"Deleting entity {entity_id}"):
+            deleted = await self._delete_configs(namespace_id, entity_id)
+            items = await self._own_items(namespace_id, entity_id)
+            others = [key_of(item) for item in items if item["SK"]["S"] != sk_meta()]
+            others += await self._bucket_keys(namespace_id, entity_id)
+            deleted += await self._table.batch_delete(others)
+            deleted += any(item["SK"]["S"] == sk_meta() for item in items)
+            if deleted:
+                told = event.with_details(records_deleted=deleted)
+                meta = key(pk_entity(namespace_id, entity_id), sk_meta())
+                recording = await self._recorder.recording(namespace_id, told)
+                await self._table.transact([self._table.deleting(meta), recording])
+        return deleted
+
+    async def children(self, namespace_id: str, parent_id: str) -> list[Entity]:
+        query = Query(gsi1_pk_parent(namespace_id, parent_id), index="GSI1")
+        return [decode_entity(item) for item in await read_pages(self._table, query)]
+
+    async def _own_items(self, namespace_id: str, entity_id: str, prefix: str = "") -> list[Item]:
+        attributes = ("PK", "SK", "GSI3PK")
+        query = Query(pk_entity(namespace_id, entity_id), prefix, attributes=attributes)
+        return await read_pages(self._table, query)
+
+    async def _bucket_keys(self, namespace_id: str, entity_id: str) -> list[Key]:
+        query = Query(gsi3_pk_entity(namespace_id, entity_id), index="GSI3")
+        return [key_of(item) for item in await read_pages(self._table, query)]
+
+    async def _delete_configs(self, namespace_id: str, entity_id: str) -> int:
+        """Those that are counted by resource, together with their count."""
+        deleted = 0
+        some = partial(self._delete_some_configs, namespace_id, entity_id)
+        while count := await race(self._table, f"entity {entity_id}", some):
+            deleted += count
+        return deleted
+
+    async def _delete_some_configs(self, namespace_id: str, entity_id: str) -> int | None:
+        items = await self._own_items(namespace_id, entity_id, _CONFIG_PREFIX)
+        counted = [item for item in items if "GSI3PK" in item][:_CONFIGS_PER_TRANSACTION]
+        if not counted:
+            return 0
+        actions = self._uncounting(namespace_id, counted)
+        return len(counted) if await won(self._table, actions) else None
+
+    def _uncounting(self, namespace_id: str, configs: Sequence[Item]) -> list[Action]:
+        is_counted = Expression()
+        is_counted.require("is counted", f"attribute_exists({is_counted.name('GSI3PK')})")
+        resources = Counter(item["SK"]["S"].removeprefix(_CONFIG_PREFIX) for item in configs)
+        return [
+            *(self._table.deleting(key_of(item), is_counted) for item in configs),
+            *self._registries.counting(
+                namespace_id, {resource: -count for resource, count in resources.items()}
+            ),
+        ]

@@ -1,0 +1,69 @@
+"""The attributes of an item, read by name. What cannot be read is the item's fault."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from ...core.exceptions import StoredDataError, ValidationError
+from .wire.values import Item, from_attribute
+
+T = TypeVar("T")
+
+
+class Fields:
+    """Only what is asked for is decoded, so that attributes nobody here knows do no harm."""
+
+    def __init__(self, item: Item) -> None:
+        self.item = item
+
+    def value(self, name: str) -> Any:
+        """The value; None also when there is none."""
+        attribute = self.item.get(name)
+        return None if attribute is None else from_attribute(attribute)
+
+    def text(self, name: str) -> str:
+        value = self.value(name)
+        if not isinstance(value, str):
+            raise ValueError(f"{name} is {value!r}, not text")
+        return value
+
+    def maybe_text(self, name: str) -> str | None:
+        return None if self.value(name) is None else self.text(name)
+
+    def integer(self, name: str) -> int:
+        value = self.value(name)
+        if type(value) is not int:
+            raise ValueError(f"{name} is {value!r}, not a whole number")
+        return value
+
+    def maybe_integer(self, name: str) -> int | None:
+        return None if self.value(name) is None else self.integer(name)
+
+    def maybe_flag(self, name: str) -> bool | None:
+        value = self.value(name)
+        if value is not None and not isinstance(value, bool):
+            raise ValueError(f"{name} is {value!r}, not true or false")
+        return value
+
+    def map(self, name: str) -> dict[str, Any]:
+        """A map; empty when there is none."""
+        value = self.value(name)
+        if value is None:
+            return {}
+        if not isinstance(value, dict):
+            raise ValueError(f"{name} is {value!r}, not a map")
+        return value
+
+
+def record_name(item: Item) -> str:
+    """What an item is called in messages: its key."""
+    return " ".join(str(item.get(part, {}).get("S", "?")) for part in ("PK", "SK"))
+
+
+def read(item: Item, decode: Callable[[Fields], T]) -> T:
+    """Decode an item, or name it in the error."""
+    try:
+        return decode(Fields(item))
+    except (TypeError, ValueError, ValidationError) as error:
+        raise StoredDataError(record_name(item), str(error)) from error

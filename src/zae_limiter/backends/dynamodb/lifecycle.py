@@ -1,0 +1,75 @@
+"""The life of the table: made, looked at, deleted."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from ...core.exceptions import StorageUnavailable
+from .schema import TTL_ATTRIBUTE, get_table_definition
+from .table import Table
+from .wire.errors import RequestInvalid, ResourceInUse, ResourceMissing
+
+_FIRST_WAIT_S = 0.05
+_LONGEST_WAIT_S = 2.0
+_POLLS = 150
+
+
+async def describe_table(table: Table) -> dict[str, Any] | None:
+    """What DynamoDB says of the table; None when there is none."""
+    try:
+        answer = await table.client.call("DescribeTable", {"TableName": table.name})
+    except ResourceMissing:
+        return None
+    description: dict[str, Any] = answer["Table"]
+    return description
+
+
+async def create_table(table: Table) -> None:
+    """Make the table if there is none, and wait until it can be used."""
+    # It may be there already, or others may be making it at this moment.
+    with suppress(ResourceInUse):
+        await table.client.call("CreateTable", get_table_definition(table.name))
+    await _wait_for_status(table, "ACTIVE")
+    await _enable_ttl(table)
+
+
+async def delete_table(table: Table) -> None:
+    """Delete the table if there is one, and wait until it is gone."""
+    try:
+        await table.client.call("DeleteTable", {"TableName": table.name})
+    except ResourceMissing:
+        return
+    await _wait_for_status(table, None)
+
+
+async def _wait_for_status(table: Table, wanted: str | None) -> None:
+    wait_s = _FIRST_WAIT_S
+    for _ in range(_POLLS):
+        described = await describe_table(table)
+        status = None if described is None else described["TableStatus"]
+        if status == wanted:
+            return
+        await table.io.sleep(wait_s)
+        wait_s = min(_LONGEST_WAIT_S, wait_s * 1.5)
+    raise StorageUnavailable(f"Table {table.name} does not become {wanted or 'gone'}: {status}")
+
+
+async def _enable_ttl(table: Table) -> None:
+    if await _has_ttl(table):
+        return
+    setting = {"Enabled": True, "AttributeName": TTL_ATTRIBUTE}
+    request = {"TableName": table.name, "TimeToLiveSpecification": setting}
+    try:
+        await table.client.call("UpdateTimeToLive", request)
+    except (RequestInvalid, ResourceInUse):
+        # Refused also when others have just enabled it.
+        if not await _has_ttl(table):
+            raise
+
+
+async def _has_ttl(table: Table) -> bool:
+    answer = await table.client.call("DescribeTimeToLive", {"TableName": table.name})
+    found = answer["TimeToLiveDescription"]
+    is_on = found["TimeToLiveStatus"] in ("ENABLING", "ENABLED")
+    return is_on and found["AttributeName"] == TTL_ATTRIBUTE

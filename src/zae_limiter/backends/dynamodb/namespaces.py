@@ -1,0 +1,171 @@
+"""The namespace registry in DynamoDB.
+
+Each namespace has a record by its id, and while it is active one by its name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...core.exceptions import NamespaceStateError, StorageUnavailable
+from ...ports.repository_protocol import NamespaceRecord
+from .codec import decode_namespace, encode_namespace
+from .expressions import Expression
+from .pages import Query, read_page, read_pages
+from .races import halfway, race, won
+from .schema import REGISTRY_ID, key, pk_system, sk_namespace, sk_nsid
+from .table import Action, Key, Table, key_of
+from .wire.errors import ConditionFailed
+
+_REGISTRY = pk_system(REGISTRY_ID)
+# An index shows what was written a moment ago, and hides what was deleted, a little late.
+_PURGE_ROUNDS = 10
+_PURGE_WAIT_S = 0.2
+
+
+class DynamoNamespaces:
+    """The registry, and the end of a namespace's data."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    async def register(self, record: NamespaceRecord) -> NamespaceRecord:
+        async def attempt() -> NamespaceRecord | None:
+            existing = await self.read(record.name)
+            if existing is not None:
+                return existing
+            actions = [self._naming(record), self._introducing(record)]
+            return record if await won(self._table, actions) else None
+
+        return await race(self._table, f"namespace {record.name}", attempt)
+
+    async def read(self, name: str) -> NamespaceRecord | None:
+        record = await self._read(sk_namespace(name))
+        return record if record is not None and record.status == "active" else None
+
+    async def read_id(self, namespace_id: str) -> NamespaceRecord | None:
+        return await self._read(sk_nsid(namespace_id))
+
+    async def active(self) -> list[NamespaceRecord]:
+        records = await self._records(sk_namespace(""))
+        return [record for record in records if record.status == "active"]
+
+    async def orphans(self) -> list[NamespaceRecord]:
+        """Also those whose purge was interrupted: they must be found again."""
+        return [record for record in await self._records(sk_nsid("")) if record.status != "active"]
+
+    async def delete(self, name: str, deleted_at: str) -> None:
+        async def attempt() -> bool | None:
+            record = await self.read(name)
+            if record is None:
+                return True
+            deleted = replace(record, status="deleted", deleted_at=deleted_at)
+            actions = [self._unnaming(record), self._marking(deleted, "active")]
+            return True if await won(self._table, actions) else None
+
+        await race(self._table, f"namespace {name}", attempt)
+
+    async def recover(self, namespace_id: str) -> bool:
+        async def attempt() -> bool | None:
+            record = await self.read_id(namespace_id)
+            if record is None or record.status != "deleted":
+                return False
+            if await self.read(record.name) is not None:
+                return False
+            active = replace(record, status="active", deleted_at=None)
+            actions = [self._naming(active), self._marking(active, "deleted")]
+            return True if await won(self._table, actions) else None
+
+        return await race(self._table, f"namespace {namespace_id}", attempt)
+
+    async def purge(self, namespace_id: str) -> int:
+        record = await self.read_id(namespace_id)
+        if record is None:
+            return 0
+        await self._begin_purge(record)
+        with halfway(f"Purging namespace {namespace_id}"):
+            purged = await self._purge_data(namespace_id)
+            await self._table.delete(_key(sk_nsid(namespace_id)))
+        return purged
+
+    async def _read(self, sk: str) -> NamespaceRecord | None:
+        item = await self._table.get(_key(sk), consistent=True)
+        return None if item is None else decode_namespace(item)
+
+    async def _records(self, prefix: str) -> list[NamespaceRecord]:
+        items = await read_pages(self._table, Query(_REGISTRY, prefix))
+        records = [decode_namespace(item) for item in items]
+        return sorted(records, key=lambda record: (record.name, record.namespace_id))
+
+    def _naming(self, record: NamespaceRecord) -> Action:
+        """Take the name, if it is free."""
+        e = Expression()
+        taken = f"{e.name('status')} = {e.value('active')}"
+        e.require("is free", f"(attribute_not_exists({e.name('PK')}) OR NOT {taken})")
+        return self._table.putting(encode_namespace(record, sk_namespace(record.name)), e)
+
+    def _unnaming(self, record: NamespaceRecord) -> Action:
+        """Free the name, if it is still this namespace's."""
+        e = Expression()
+        e.require("is ours", f"{e.name('namespace_id')} = {e.value(record.namespace_id)}")
+        return self._table.deleting(_key(sk_namespace(record.name)), e)
+
+    def _introducing(self, record: NamespaceRecord) -> Action:
+        """Take the id, if it is new."""
+        e = Expression()
+        e.require("is new", f"attribute_not_exists({e.name('PK')})")
+        return self._table.putting(encode_namespace(record, sk_nsid(record.namespace_id)), e)
+
+    def _marking(self, record: NamespaceRecord, seen_status: str) -> Action:
+        """Change the status of the id, if it still has the one that was seen."""
+        e = Expression()
+        e.set("status", e.value(record.status))
+        if record.deleted_at is None:
+            e.remove("deleted_at")
+        else:
+            e.set("deleted_at", e.value(record.deleted_at))
+        e.require("is as seen", f"{e.name('status')} = {e.value(seen_status)}")
+        return self._table.updating(_key(sk_nsid(record.namespace_id)), e)
+
+    async def _begin_purge(self, record: NamespaceRecord) -> None:
+        """From here on it cannot be recovered."""
+        e = Expression()
+        e.set("status", e.value("purging"))
+        e.require("is not active", f"NOT {e.name('status')} = {e.value('active')}")
+        try:
+            await self._table.update(_key(sk_nsid(record.namespace_id)), **e.update_request())
+        except ConditionFailed as error:
+            raise NamespaceStateError(
+                f"Namespace '{record.name}' ({record.namespace_id}) is active; delete it first",
+                namespace_name=record.name,
+                state="active",
+            ) from error
+
+    async def _purge_data(self, namespace_id: str) -> int:
+        purged = await self._delete_all(Query(namespace_id, index="GSI4"))
+        # Its registries, which are in no index.
+        purged += await self._delete_all(Query(pk_system(namespace_id), attributes=("PK", "SK")))
+        for _ in range(_PURGE_ROUNDS):
+            late = await self._still_there(namespace_id)
+            if not late:
+                return purged
+            purged += await self._table.batch_delete(late)
+            await self._table.io.pause(_PURGE_WAIT_S)
+        raise StorageUnavailable(f"Namespace {namespace_id} is still being written to")
+
+    async def _delete_all(self, query: Query) -> int:
+        deleted, start = 0, None
+        while True:
+            items, start = await read_page(self._table, query, start)
+            deleted += await self._table.batch_delete(map(key_of, items))
+            if start is None:
+                return deleted
+
+    async def _still_there(self, namespace_id: str) -> list[Key]:
+        listed = await read_pages(self._table, Query(namespace_id, index="GSI4"))
+        found = await self._table.batch_get(map(key_of, listed), consistent=True)
+        return [key_of(item) for item in found]
+
+
+def _key(sk: str) -> Key:
+    return key(_REGISTRY, sk)

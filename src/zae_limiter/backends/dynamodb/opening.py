@@ -1,0 +1,80 @@
+"""Reaching the table when a store is opened, or saying clearly why that cannot be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ...core.exceptions import InfrastructureNotFoundError, StorageUnavailable, StoredDataError
+from .lifecycle import create_table
+from .table import Table
+from .versions import SCHEMA_VERSION, VERSION_KEY, DynamoVersions, VersionRecord
+from .wire.credentials import Access
+from .wire.errors import RequestInvalid, ResourceMissing, WireError
+
+Creation = Literal["never", "elsewhere", "always"]
+"""When a missing table is made: elsewhere means anywhere but at AWS itself."""
+
+_HOW_TO_MAKE = "deploy it with `zae-limiter deploy`, or let Repository.open(create=True) make it"
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where a table is looked for."""
+
+    host: str
+    region: str
+    is_aws: bool
+
+    def __str__(self) -> str:
+        return f"{self.host} (region {self.region})"
+
+
+def find_site(access: Access) -> Site:
+    """What arguments, environment and profile say. May block."""
+    grant = access.obtain()
+    host = grant.endpoint.host
+    return Site(host, grant.region, host.partition(":")[0].endswith(_aws_domains(access)))
+
+
+def _aws_domains(access: Access) -> tuple[str, ...]:
+    """Of every partition that botocore knows."""
+    known = access.session().get_component("data_loader").load_data("partitions")
+    outputs = [partition["outputs"] for partition in known["partitions"]]
+    return tuple(f".{each[name]}" for each in outputs for name in _SUFFIXES if name in each)
+
+
+_SUFFIXES = ("dnsSuffix", "dualStackDnsSuffix")
+
+
+async def reach(table: Table, access: Access, create: Creation) -> None:
+    """Read from the table. One that is missing is made, if that is wanted."""
+    try:
+        await table.get(VERSION_KEY)
+    except RequestInvalid as error:
+        raise StoredDataError(f"table {table.name}", f"it is not a limiter's ({error})") from error
+    except StorageUnavailable as error:
+        site = await table.io.offload(lambda: find_site(access))
+        if not isinstance(error.cause, ResourceMissing):
+            raise _explained(error, table.name, site) from error
+        if create == "never" or (create == "elsewhere" and site.is_aws):
+            raise _missing(table.name, site) from error
+        await create_table(table)
+        await DynamoVersions(table).introduce(VersionRecord(SCHEMA_VERSION))
+
+
+def _missing(table_name: str, site: Site) -> InfrastructureNotFoundError:
+    return InfrastructureNotFoundError(
+        table_name, f"there is no such table at {site}. If that is the right place, {_HOW_TO_MAKE}"
+    )
+
+
+def _explained(error: StorageUnavailable, table_name: str, site: Site) -> StorageUnavailable:
+    """The same failure, telling where it happened."""
+    question = "" if isinstance(error.cause, WireError) else "Is this the right region? "
+    return StorageUnavailable(
+        f"Cannot open table '{table_name}' at {site}. {question if site.is_aws else ''}{error}",
+        error.cause,
+        retryable=error.retryable,
+        ambiguous=error.ambiguous,
+    )

@@ -1,0 +1,67 @@
+"""Many writers of one record: those who lose look again. And deletions in many steps."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TypeVar
+
+from ...core.exceptions import StorageUnavailable
+from .table import Action, Table
+from .wire.errors import TransactionCanceled, WireError, reasons
+from .wire.retry import Backoff, delays
+
+T = TypeVar("T")
+
+# Each round has a winner, so as many rivals as there are retries all come through.
+_ROUNDS = Backoff(retries=20, base_s=0.005, ceiling_s=0.25, total_s=3.0)
+_LOST = {"ConditionalCheckFailed", "TransactionConflict"}
+
+
+async def race(table: Table, record: str, attempt: Callable[[], Awaitable[T | None]]) -> T:
+    """Attempt until it is not lost: None says that it was."""
+    waits_s = delays(_ROUNDS, table.io.entropy)
+    while True:
+        result = await attempt()
+        if result is not None:
+            return result
+        wait_s = next(waits_s, None)
+        if wait_s is None:
+            raise StorageUnavailable(f"{record} is kept busy by other writers")
+        await table.io.pause(wait_s)
+
+
+async def won(table: Table, actions: Sequence[Action]) -> bool:
+    """Carry out all actions; False, and none is, when records are not as they were seen."""
+    try:
+        await table.transact(actions)
+    except TransactionCanceled as canceled:
+        if {reason.code for reason in canceled.reasons} - {"None"} <= _LOST:
+            return False
+        raise
+    except StorageUnavailable as error:
+        if _met_another(error):
+            return False
+        raise
+    return True
+
+
+def _met_another(error: StorageUnavailable) -> bool:
+    """Whether a transaction was given up because others touched its records all the time."""
+    if error.ambiguous or not isinstance(error.cause, WireError):
+        return False
+    return any(r.code == "TransactionConflict" for r in reasons(error.cause.refusal))
+
+
+@contextmanager
+def halfway(what: str) -> Iterator[None]:
+    """A failure in the middle of many steps leaves some of them done: it is ambiguous."""
+    try:
+        yield
+    except StorageUnavailable as error:
+        raise StorageUnavailable(
+            f"{what} was not finished, call it again: {error}",
+            error,
+            retryable=error.retryable,
+            ambiguous=True,
+        ) from error

@@ -1,0 +1,79 @@
+"""A store in one DynamoDB table, shared by any number of machines."""
+
+from __future__ import annotations
+
+from ...core.models import BackendCapabilities
+from ...ports.io import Io
+from .audit import DynamoAudit, Recorder
+from .buckets import DynamoBuckets
+from .configs import DynamoConfigs
+from .entities import DynamoEntities
+from .namespaces import DynamoNamespaces
+from .opening import Creation, reach
+from .table import Table
+from .usage import DynamoUsage
+from .versions import VERSION_KEY, DynamoVersions
+from .wire.connect import open_client
+from .wire.credentials import Access
+
+
+class DynamoStore:
+    """All roles over one table."""
+
+    capabilities = BackendCapabilities(
+        supports_audit_logging=True,
+        supports_usage_snapshots=True,
+        supports_batch_operations=True,
+    )
+
+    def __init__(self, table: Table) -> None:
+        recorder = Recorder(table)
+        self.table = table
+        self.buckets = DynamoBuckets(table)
+        self.configs = DynamoConfigs(table, recorder)
+        self.entities = DynamoEntities(table, recorder)
+        self.namespaces = DynamoNamespaces(table)
+        self.audit = DynamoAudit(table)
+        self.usage = DynamoUsage(table)
+        self.versions = DynamoVersions(table)
+
+    @classmethod
+    async def open(
+        cls,
+        table_name: str,
+        io: Io,
+        *,
+        blocking: bool,
+        region: str | None = None,
+        endpoint_url: str | None = None,
+        transport: str | None = None,
+        create: Creation = "never",
+    ) -> DynamoStore:
+        """Open the store in a table. Region, endpoint and credentials that are not given are
+        found where AWS keeps them.
+
+        A missing table that is not to be made raises `InfrastructureNotFoundError`.
+        `blocking` says whether the driver is the blocking one.
+        """
+        client = open_client(
+            io,
+            blocking=blocking,
+            region=region,
+            endpoint_url=endpoint_url,
+            transport=transport,
+        )
+        store = cls(Table(client, table_name))
+        try:
+            await reach(store.table, Access(region, endpoint_url), create)
+        except BaseException:
+            await store.close()
+            raise
+        return store
+
+    async def ping(self) -> None:
+        """Read from the table."""
+        await self.table.get(VERSION_KEY)
+
+    async def close(self) -> None:
+        """Let go of connections. Closing twice does nothing."""
+        await self.table.client.close()

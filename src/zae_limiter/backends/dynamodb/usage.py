@@ -1,0 +1,135 @@
+"""Usage snapshots in DynamoDB. The aggregator writes them; here they are read.
+
+Pages are cut at positions: the key of a window, then the entity or resource that the query
+leaves open. Of two windows the one that starts later has the greater key, and of those
+that start together the shorter one, so that descending positions are newest first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from ...core.exceptions import ValidationError
+from ...core.models import UsageSnapshot
+from ...ports.repository_protocol import UsageQuery
+from .codec import decode_snapshot
+from .pages import Query, read_page, read_pages
+from .schema import gsi2_pk_resource, gsi2_sk_usage, pk_entity, sk_usage
+from .table import Table, key_of, key_text
+from .wire.values import Item
+
+_POSITION = re.compile(r"\d{4}-\d\d(-\d\d(T\d\d:\d\d:\d\dZ)?)?(#[^#]{1,256})?", re.ASCII)
+# How much of a time the key of a window that starts then has, at least.
+_KEY_CHARS = {"hourly": 20, "daily": 10, "monthly": 7, None: 7}
+_ALL_OF_ENTITY = sk_usage("", "").removesuffix("#")
+_OF_RESOURCE = gsi2_sk_usage("", "").removesuffix("#")
+_AFTER_ALL = "~"
+# Sorts after the sign that ends the key of a window.
+_AFTER_WINDOW = "$"
+
+
+class _Found(NamedTuple):
+    position: str
+    snapshot: UsageSnapshot
+
+
+class DynamoUsage:
+    """Snapshots by entity, by resource, or both."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    async def read(
+        self, namespace_id: str, query: UsageQuery, limit: int, cursor: str | None
+    ) -> tuple[list[UsageSnapshot], str | None]:
+        if cursor is not None and not _POSITION.fullmatch(cursor):
+            raise ValidationError("next_key", cursor, "is not a key that a previous page returned")
+        if query.resource is None:
+            found = await self._of_all_resources(namespace_id, query, cursor)
+        else:
+            found = await self._of_resource(namespace_id, query, cursor, limit + 1)
+        page = found[:limit]
+        following = page[-1].position if len(found) > limit else None
+        return [each.snapshot for each in page], following
+
+    async def _of_all_resources(
+        self, namespace_id: str, query: UsageQuery, cursor: str | None
+    ) -> list[_Found]:
+        """Everything an entity has used: its keys are in the order of resources, not of time."""
+        partition = pk_entity(namespace_id, query.entity_id or "")
+        items = await read_pages(self._table, Query(partition, _ALL_OF_ENTITY))
+        found = [_of_entity(item, decode_snapshot(item)) for item in items]
+        return sorted(_wanted(found, query, cursor), key=_position, reverse=True)
+
+    async def _of_resource(
+        self, namespace_id: str, query: UsageQuery, cursor: str | None, enough: int
+    ) -> list[_Found]:
+        """The newest, at least `enough` of them if there are so many."""
+        keys = _key_range(namespace_id, query, cursor)
+        found: list[_Found] = []
+        start: Item | None = None
+        while keys.low <= keys.high and len(found) < enough:
+            # One more, because the page before this one ends with the first.
+            items, start = await read_page(self._table, keys, start, enough + 1)
+            found += _wanted(await self._read_found(items, query), query, cursor)
+            if start is None:
+                break
+        return found
+
+    async def _read_found(self, items: Sequence[Item], query: UsageQuery) -> list[_Found]:
+        if query.entity_id is not None:
+            return [_of_entity(item, decode_snapshot(item)) for item in items]
+        read = await self._table.batch_get(map(key_of, items))
+        whole = {key_text(item): decode_snapshot(item) for item in read}
+        return [
+            _Found(item["GSI2SK"]["S"].removeprefix(_OF_RESOURCE), whole[key_text(item)])
+            for item in items
+            if key_text(item) in whole
+        ]
+
+
+def _key_range(namespace_id: str, query: UsageQuery, cursor: str | None) -> Query:
+    """The keys that may be wanted. Those before the start are told apart when they are read."""
+    resource = query.resource or ""
+    start, end = query.start_time or "", query.end_time
+    low = start[: _KEY_CHARS[query.window_type]]
+    high = _AFTER_ALL if end is None else f"{end}{_AFTER_WINDOW}"
+    if cursor is not None:
+        high = min(high, cursor)
+    if query.entity_id is not None:
+        prefix, index = sk_usage(resource, ""), ""
+        partition = pk_entity(namespace_id, query.entity_id)
+    else:
+        prefix, index = _OF_RESOURCE, "GSI2"
+        partition = gsi2_pk_resource(namespace_id, resource)
+    return Query(
+        partition, low=f"{prefix}{low}", high=f"{prefix}{high}", index=index, newest_first=True
+    )
+
+
+def _wanted(found: Iterable[_Found], query: UsageQuery, cursor: str | None) -> list[_Found]:
+    return [
+        each
+        for each in found
+        if (cursor is None or each.position < cursor) and _matches(each.snapshot, query)
+    ]
+
+
+def _matches(snapshot: UsageSnapshot, query: UsageQuery) -> bool:
+    start, end = query.start_time, query.end_time
+    return (
+        query.window_type in (None, snapshot.window_type)
+        and (start is None or snapshot.window_start >= start)
+        and (end is None or snapshot.window_start <= end)
+    )
+
+
+def _of_entity(item: Item, snapshot: UsageSnapshot) -> _Found:
+    _, _, resource, window_key = item["SK"]["S"].split("#", 3)
+    return _Found(f"{window_key}#{resource}", snapshot)
+
+
+def _position(found: _Found) -> str:
+    return found.position

@@ -1,0 +1,74 @@
+"""Which versions the parts of a deployment have."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+
+from ...core.windows import iso_ms
+from .codec import indexed
+from .expressions import Expression
+from .fields import Fields, read
+from .schema import REGISTRY_ID, key, pk_system, sk_version
+from .table import Table
+from .wire.errors import ConditionFailed
+from .wire.values import Item, to_item
+
+SCHEMA_VERSION = "0.10.0"
+VERSION_KEY = key(pk_system(REGISTRY_ID), sk_version())
+
+
+@dataclass(frozen=True, slots=True)
+class VersionRecord:
+    """The versions of a table's schema and Lambda, and of the oldest client it lets in."""
+
+    schema_version: str
+    lambda_version: str | None = None
+    client_min_version: str = "0.0.0"
+    updated_at: str | None = None
+    updated_by: str | None = None
+
+
+class DynamoVersions:
+    """The one version record of a table."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    async def read(self) -> VersionRecord | None:
+        """The record; None when nobody has written it."""
+        item = await self._table.get(VERSION_KEY, consistent=True)
+        return None if item is None else read(item, _version)
+
+    async def write(self, record: VersionRecord) -> None:
+        """Replace the record. The time of the change is now."""
+        await self._table.put(self._item(record))
+
+    async def introduce(self, record: VersionRecord) -> None:
+        """Write the record if there is none."""
+        e = Expression()
+        e.require("is new", f"attribute_not_exists({e.name('PK')})")
+        with suppress(ConditionFailed):
+            await self._table.put(self._item(record), **e.condition_request())
+
+    def _item(self, record: VersionRecord) -> Item:
+        return to_item(
+            {
+                **indexed(REGISTRY_ID, pk_system(REGISTRY_ID), sk_version()),
+                "schema_version": record.schema_version,
+                "lambda_version": record.lambda_version,
+                "client_min_version": record.client_min_version,
+                "updated_at": iso_ms(self._table.io.now_ms()),
+                "updated_by": record.updated_by,
+            }
+        )
+
+
+def _version(fields: Fields) -> VersionRecord:
+    return VersionRecord(
+        fields.text("schema_version"),
+        fields.maybe_text("lambda_version"),
+        fields.maybe_text("client_min_version") or "0.0.0",
+        fields.maybe_text("updated_at"),
+        fields.maybe_text("updated_by"),
+    )
