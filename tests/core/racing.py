@@ -1,7 +1,8 @@
-"""Several clients on one bucket: old images, wrong clocks, writes that land late or twice.
+"""Several clients on one bucket: old images, wrong clocks, splits, writes that land late or
+twice.
 
 A race is a list of steps, so that a failure found by chance is a tape that can be kept.
-After each write the invariants of a bucket are checked; what moved is kept as a history.
+After each write the invariants of the item are checked; what moved is kept as a history.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, assert_never
 
-from zae_limiter.core.composite import Bucket
+from zae_limiter.core.composite import Bucket, split
 from zae_limiter.core.limit import LimitSet
+from zae_limiter.core.naming import WCU
 from zae_limiter.core.planner import (
     Crowded,
     Intent,
@@ -21,22 +23,34 @@ from zae_limiter.core.planner import (
     plan_first,
     plan_restamp,
 )
-from zae_limiter.core.writes import Absent, Adjust, Granted, Outcome, Refused, Write, apply
+from zae_limiter.core.writes import (
+    Absent,
+    Adjust,
+    Create,
+    Granted,
+    Outcome,
+    Refill,
+    Refused,
+    Write,
+    apply,
+)
 from zae_limiter.testing.history import Event, assert_window_theorem
 
 Apply = Callable[[Write, Bucket | None], Outcome]
 Verb = Literal[
-    "look",  # read the bucket
-    "speculate",  # take without having seen the bucket
-    "begin",  # take by what was last seen of the bucket, though it may have changed
+    "look",  # read the item
+    "speculate",  # take without having seen the item
+    "begin",  # take by what was last seen of the item, though it may have changed
     "take",  # take as one does after a refusal: what was seen is believed
     "prepare",  # the same, but the write is under way for a while
     "land",  # the held write arrives
     "resend",  # send the last write again
     "restamp",  # put other limits in force
     "adjust",  # charge or give back
-    "vanish",  # the store drops the bucket if it has expired
+    "split",  # make two items of one
+    "vanish",  # the store drops the item if it has expired
 ]
+MOST_SHARDS = 8
 
 
 @dataclass(frozen=True)
@@ -46,6 +60,7 @@ class Step:
     wait_ms: int = 0
     amounts_milli: Mapping[str, int] = field(default_factory=dict)
     limits: int = 0
+    shard: int = 0
 
 
 @dataclass(frozen=True)
@@ -54,6 +69,7 @@ class Sent:
     amounts_milli: Mapping[str, int]
     acquires: int
     planned_at_ms: int
+    shard: int
 
     @property
     def admits(self) -> bool:
@@ -63,7 +79,7 @@ class Sent:
 @dataclass
 class Client:
     ahead_ms: int
-    image: Bucket | None = None
+    images: dict[int, Bucket] = field(default_factory=dict)
     held: Sent | None = None
     last: Sent | None = None
 
@@ -77,17 +93,19 @@ class Race:
         apply: Apply = apply,
         max_delay_ms: int = 0,
         ttl_seconds: int | None = None,
+        metered: bool = False,
     ) -> None:
         self.limit_sets = limit_sets
         self.clients = [Client(ahead_ms) for ahead_ms in clocks_ms]
         self.apply = apply
         self.max_delay_ms = max_delay_ms
         self.ttl_seconds = ttl_seconds
+        self.metered = metered
         self.now_ms = 1_000_000
         self.operations = 0
-        self.bucket: Bucket | None = None
-        self.consumed_milli: dict[str, int] = {}
-        self.acquires = 0
+        self.items: dict[int, Bucket] = {}
+        self.consumed_milli: dict[int, dict[str, int]] = {}
+        self.acquires: dict[int, int] = {}
         self.history: list[Event] = []
 
     def run(self, steps: Iterable[Step]) -> Race:
@@ -104,106 +122,143 @@ class Race:
         assert_window_theorem({"the bucket": self.history}, held.values(), skew_ms=skew_ms)
 
     def _step(self, step: Step, client: Client) -> None:
+        shard = step.shard % max(1, len(self.items))
         match step.verb:
             case "look":
-                client.image = self.bucket
+                self._look(client, shard)
             case "speculate" | "begin" | "take" | "restamp" | "adjust":
-                self._send(client, self._plan(step, client))
+                self._send(client, self._plan(step, client, shard))
             case "prepare":
-                client.held = self._plan(step, client)
+                client.held = self._plan(step, client, shard)
             case "land":
                 held, client.held = client.held, None
                 if held and self.now_ms - held.planned_at_ms <= self.max_delay_ms:
                     self._send(client, held)
             case "resend":
                 self._resend(client)
+            case "split":
+                self._split(client, shard)
             case "vanish":
-                if self.bucket is not None and self.bucket.is_expired(self.now_ms):
-                    self._forget()
+                if shard in self.items and self.items[shard].is_expired(self.now_ms):
+                    del self.items[shard], self.consumed_milli[shard], self.acquires[shard]
             case _:
                 assert_never(step.verb)
 
-    def _plan(self, step: Step, client: Client) -> Sent | None:
-        now_ms = self.now_ms + client.ahead_ms
+    def _operation(self) -> str:
         self.operations += 1
-        operation = f"operation-{self.operations}"
+        return f"operation-{self.operations}"
+
+    def _look(self, client: Client, shard: int) -> None:
+        if shard in self.items:
+            client.images[shard] = self.items[shard]
+        else:
+            client.images.pop(shard, None)
+
+    def _intent(self, step: Step) -> Intent:
         limits = self.limit_sets[step.limits % len(self.limit_sets)]
-        if step.verb == "adjust":
-            return Sent(
-                Adjust(operation, now_ms, step.amounts_milli, 0), step.amounts_milli, 0, self.now_ms
-            )
         takes_milli = {
             name: abs(amount_milli)
             for name, amount_milli in step.amounts_milli.items()
             if name in limits.by_name
         }
-        intent = Intent(limits, takes_milli, 1, self.ttl_seconds, None, False)
+        if self.metered:
+            takes_milli[WCU] = 1000
+        return Intent(limits, takes_milli, 1, self.ttl_seconds, None, False, self.metered)
+
+    def _plan(self, step: Step, client: Client, shard: int) -> Sent | None:
+        operation, now_ms = self._operation(), self.now_ms + client.ahead_ms
+        image = client.images.get(shard)
+        if step.verb == "adjust":
+            adjust = Adjust(operation, now_ms, step.amounts_milli, 0)
+            return Sent(adjust, step.amounts_milli, 0, self.now_ms, shard)
+        intent = self._intent(step)
+        if step.verb == "restamp" and image is not None:
+            restamp = plan_restamp(intent, image, operation, now_ms)
+            return Sent(restamp, {}, 0, self.now_ms, shard)
+        planned: Write | Short | Crowded
         if step.verb in ("speculate", "begin"):
-            image = client.image if step.verb == "begin" else None
-            write = plan_first(intent, image, operation, now_ms)
-            return Sent(write, takes_milli, 1, self.now_ms)
-        if client.image is None:
-            planned: Write | Short | Crowded = plan_create(intent, operation, now_ms)
-        elif step.verb == "restamp":
-            restamp = plan_restamp(intent, client.image, operation, now_ms)
-            return Sent(restamp, {}, 0, self.now_ms)
+            known = image if step.verb == "begin" else None
+            planned = plan_first(intent, known, operation, now_ms)
+        elif image is not None:
+            planned = plan(intent, image, operation, now_ms)
         else:
-            planned = plan(intent, client.image, operation, now_ms)
+            # Only the first item is ever created; the others come from splits.
+            planned = plan_create(intent, operation, now_ms)
+            shard = 0
         if isinstance(planned, Short | Crowded):
             return None
-        return Sent(planned, takes_milli, 1, self.now_ms)
+        return Sent(planned, intent.takes_milli, 1, self.now_ms, shard)
 
     def _send(self, client: Client, sent: Sent | None) -> None:
         if sent is None:
             return
-        before = self.bucket
+        before = self.items.get(sent.shard)
         match self.apply(sent.write, before):
             case Granted(bucket):
-                client.image, client.last = bucket, sent
+                client.images[sent.shard], client.last = bucket, sent
                 if bucket is not before:
                     self._account(before, bucket, sent)
             case Refused(bucket):
                 assert bucket is before
-                client.image = bucket
+                client.images[sent.shard] = bucket
             case Absent():
                 assert before is None
-                client.image = None
+                client.images.pop(sent.shard, None)
 
     def _resend(self, client: Client) -> None:
-        """A write is sent again only while the bucket still shows that it has landed."""
-        last, bucket = client.last, self.bucket
-        if last is None or bucket is None or last.write.operation not in bucket.recent:
+        """A write is sent again only while the item still shows that it has landed."""
+        last = client.last
+        item = None if last is None else self.items.get(last.shard)
+        if last is None or item is None or last.write.operation not in item.recent:
             return
-        assert self.apply(last.write, bucket) == Granted(bucket), "a write landed twice"
+        assert self.apply(last.write, item) == Granted(item), "a write landed twice"
 
-    def _forget(self) -> None:
-        self.bucket = None
-        self.consumed_milli = {}
-        self.acquires = 0
+    def _split(self, client: Client, shard: int) -> None:
+        """Two writes in one step: both land or none."""
+        image = client.images.get(shard)
+        if image is None or image.shard_count >= MOST_SHARDS:
+            return
+        lower, upper = split(image)
+        now_ms = self.now_ms + client.ahead_ms
+        move = self.apply(Refill(self._operation(), now_ms, image, lower), self.items.get(shard))
+        make = self.apply(Create(self._operation(), now_ms, upper), self.items.get(upper.shard))
+        if isinstance(move, Granted) and isinstance(make, Granted):
+            self.items |= {shard: move.bucket, upper.shard: make.bucket}
+            self.consumed_milli[upper.shard] = dict.fromkeys(upper.cells, 0)
+            self.acquires[upper.shard] = 0
+            self._check(shard)
+            self._check(upper.shard)
+        self._look(client, shard)
 
     def _account(self, before: Bucket | None, after: Bucket, sent: Sent) -> None:
-        self.bucket = after
-        self.acquires += sent.acquires
-        kept = {name: self.consumed_milli.get(name, 0) for name in after.cells}
+        shard = sent.shard
+        self.items[shard] = after
+        self.acquires[shard] = self.acquires.get(shard, 0) + sent.acquires
+        was_milli = self.consumed_milli.get(shard, {})
+        now_milli = {name: was_milli.get(name, 0) for name in after.cells}
         for name, amount_milli in sent.amounts_milli.items():
-            if name in kept:
-                kept[name] += amount_milli
-                self.history.append(Event(self.now_ms, name, amount_milli, sent.admits))
-        self.consumed_milli = kept
-        self._check(before, after, sent)
-
-    def _check(self, before: Bucket | None, after: Bucket, sent: Sent) -> None:
+            if name in now_milli:
+                now_milli[name] += amount_milli
+                if name != WCU:
+                    self.history.append(Event(self.now_ms, name, amount_milli, sent.admits))
+        self.consumed_milli[shard] = now_milli
         assert before is None or after.refilled_at_ms >= before.refilled_at_ms, "time went back"
-        assert after.acquires == self.acquires, "acquires are miscounted"
-        for name, cell in after.cells.items():
-            ceiling_milli = after.ceiling_milli(name)
-            assert cell.tokens_milli <= ceiling_milli, f"{name} is above its ceiling"
-            assert 0 <= cell.remainder < after.period_ms(name), f"{name} has an odd remainder"
-            assert cell.tokens_milli < ceiling_milli or not cell.remainder, f"{name} overflows"
-            assert cell.consumed_milli == self.consumed_milli[name], f"{name} is miscounted"
-            if sent.admits:
+        self._check(shard)
+        if sent.admits:
+            for name, cell in after.cells.items():
                 floor_milli = 0 if sent.amounts_milli.get(name) else _balance(before, name)
                 assert cell.tokens_milli >= min(0, floor_milli), f"{name} is overdrawn"
+
+    def _check(self, shard: int) -> None:
+        item = self.items[shard]
+        assert item.acquires == self.acquires[shard], "acquires are miscounted"
+        for name, cell in item.cells.items():
+            ceiling_milli = item.ceiling_milli(name)
+            assert cell.tokens_milli <= ceiling_milli, f"{name} is above its ceiling"
+            assert 0 <= cell.remainder < item.period_ms(name), f"{name} has an odd remainder"
+            full = item.shard_count == 1 and cell.tokens_milli == ceiling_milli
+            assert not (full and cell.remainder), f"{name} overflows"
+            assert cell.consumed_milli == self.consumed_milli[shard][name], f"{name} is miscounted"
 
 
 def _balance(bucket: Bucket | None, name: str) -> int:

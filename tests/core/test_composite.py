@@ -8,14 +8,17 @@ from hypothesis import strategies as st
 
 from tests.core.strategies import limit_sets, limits, quick
 from zae_limiter.core.composite import (
+    WCU_CELL,
     Bucket,
     BucketAddress,
     Cell,
     at,
     bucket_states,
+    covers,
     credit,
     full_bucket,
     refill,
+    split,
     stamp,
     take,
 )
@@ -165,6 +168,77 @@ class TestShards:
         assert {name: c.tokens_milli for name, c in after.cells.items()} == {WCU: 8000, "x": 2000}
 
 
+class TestSplit:
+    LIMITS = LimitSet.of([Limit.per_minute("rpm", 60), Limit.custom("x", 5, 7, 3)])
+
+    @quick
+    @given(limits("x"), st.integers(-(10**7), 10**7), st.sampled_from([1, 2, 16]), st.data())
+    def test_the_two_hold_what_the_one_held(
+        self, limit: Limit, tokens_milli: int, shard_count: int, data: st.DataObject
+    ) -> None:
+        shard = data.draw(st.integers(0, shard_count - 1))
+        whole = bucket_with(LimitSet.of([limit]), {"x": 0}, shard_count)._replace(shard=shard)
+        held_milli = min(tokens_milli, whole.ceiling_milli("x"))
+        remainder = data.draw(st.integers(0, whole.period_ms("x") - 1))
+        cell = whole.cells["x"]._replace(tokens_milli=held_milli, remainder=remainder)
+        whole = whole._replace(cells={"x": cell})
+        lower, upper = split(whole)
+        assert lower.cells["x"].tokens_milli + upper.cells["x"].tokens_milli == held_milli
+        assert real_balance(lower, "x") + real_balance(upper, "x") == real_balance(whole, "x")
+        assert lower.ceiling_milli("x") + upper.ceiling_milli("x") == whole.ceiling_milli("x")
+        for half in (lower, upper):
+            assert half.cells["x"].tokens_milli <= half.ceiling_milli("x")
+
+    @quick
+    @given(limits("x"), st.integers(1, 10**7), STEPS_MS)
+    def test_the_two_gain_what_the_one_gains(
+        self, limit: Limit, debt_milli: int, steps_ms: list[int]
+    ) -> None:
+        whole = bucket_with(LimitSet.of([limit]), {"x": -debt_milli})
+        lower, upper = (refill_in_steps(half, steps_ms) for half in split(whole))
+        once = refill(whole, NOW_MS + sum(steps_ms))
+        if once.cells["x"].tokens_milli < 0:
+            assert real_balance(lower, "x") + real_balance(upper, "x") == real_balance(once, "x")
+
+    def test_the_lower_keeps_the_history_and_the_upper_starts_its_own(self) -> None:
+        whole = take(full_bucket(self.LIMITS, NOW_MS), {"rpm": 1001}, 7)
+        whole = whole._replace(recent=("op",), parent_id="org", cascade=True, expires_at_s=9)
+        lower, upper = split(whole)
+        assert (lower.shard, lower.shard_count, upper.shard, upper.shard_count) == (0, 2, 1, 2)
+        assert lower.cells["rpm"] == Cell(29_500, 60_000, 60_000, 60_000, 1001)
+        assert upper.cells["rpm"] == Cell(29_499, 60_000, 60_000, 60_000, 0)
+        assert (lower.acquires, lower.recent) == (7, ("op",))
+        assert (upper.acquires, upper.recent) == (0, ())
+        for half in (lower, upper):
+            assert (half.parent_id, half.cascade, half.expires_at_s) == ("org", True, None)
+            assert (half.refilled_at_ms, half.fingerprint) == (NOW_MS, self.LIMITS.fingerprint)
+
+    def test_writes_are_counted_by_item(self) -> None:
+        whole = take(full_bucket(self.LIMITS, NOW_MS, metered=True), {WCU: 999_000}, 1)
+        lower, upper = split(whole)
+        assert lower.cells[WCU].tokens_milli == 1000
+        assert upper.cells[WCU] == WCU_CELL
+
+
+class TestMetered:
+    OLD = LimitSet.of([Limit.per_minute("rpm", 60)])
+    NEW = LimitSet.of([Limit.per_minute("rpm", 20)])
+
+    def test_a_metered_bucket_counts_its_writes(self) -> None:
+        assert full_bucket(self.OLD, NOW_MS, metered=True).cells[WCU] == WCU_CELL
+        assert WCU not in full_bucket(self.OLD, NOW_MS).cells
+
+    def test_it_goes_on_counting_under_other_limits(self) -> None:
+        bucket = take(full_bucket(self.OLD, NOW_MS, metered=True), {WCU: 5000}, 1)
+        after = at(bucket, self.NEW, NOW_MS, metered=True)
+        assert after.cells[WCU].tokens_milli == WCU_CELL.tokens_milli - 5000
+        assert after.cells["rpm"].capacity_milli == 20_000
+
+    def test_a_bucket_from_a_time_without_begins_to_count(self) -> None:
+        bucket = full_bucket(self.OLD, NOW_MS)
+        assert stamp(bucket, self.NEW, metered=True).cells[WCU] == WCU_CELL
+
+
 class TestStamp:
     OLD = LimitSet.of([Limit.per_minute("rpm", 60), Limit.per_minute("tpm", 100)])
 
@@ -257,6 +331,19 @@ class TestTakeAndCredit:
         assert (cell.tokens_milli, cell.consumed_milli, after.acquires) == (-2000, 12_000, 2)
         assert after.cells["tps"] is before.cells["tps"]
         assert before.cells["rps"].tokens_milli == 10_000
+
+    @pytest.mark.parametrize(
+        ("takes_milli", "enough"),
+        [
+            ({"rps": 9000}, True),
+            ({"rps": 9001}, False),
+            ({"rps": 0, "tps": 0}, True),
+            ({"rps": 1, "tps": 1}, False),
+            ({}, True),
+        ],
+    )
+    def test_balances_cover_what_they_hold(self, takes_milli: dict[str, int], enough: bool) -> None:
+        assert covers(bucket_with(self.LIMITS, {"rps": 9000, "tps": -1}), takes_milli) is enough
 
     def test_credit_stops_at_the_ceiling_and_counts_all_of_it(self) -> None:
         bucket = bucket_with(self.LIMITS, {"rps": 9000, "tps": 0})

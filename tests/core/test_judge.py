@@ -7,10 +7,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.core.strategies import limit_sets
-from zae_limiter.core.composite import Bucket, full_bucket, refill
-from zae_limiter.core.judge import NEVER, judge, statuses, time_to_gain_ms
+from zae_limiter.core.composite import Bucket, full_bucket, refill, take
+from zae_limiter.core.judge import NEVER, judge, judge_shards, statuses, time_to_gain_ms
 from zae_limiter.core.limit import Limit, LimitSet
 from zae_limiter.core.models import LimitStatus
+from zae_limiter.core.naming import WCU
 
 NOW_MS = 1_000_000
 RPM = Limit.per_minute("rpm", 60)
@@ -76,6 +77,48 @@ def test_a_shard_can_never_give_more_than_its_part() -> None:
     assert judge(shard, {"rpm": 15_001}).wait_ms == math.inf
 
 
+@settings(max_examples=100, deadline=None)
+@given(limit_sets("rpm", max_amount=500), st.sampled_from([(2, 2), (2, 4, 4)]), st.data())
+def test_shards_together_are_waited_for_as_one(
+    limits: LimitSet, counts: tuple[int, ...], data: st.DataObject
+) -> None:
+    """Shards (0, 1) of 2, or shard 0 of 2 beside 1 and 3 of 4, as after uneven splits."""
+    places = {2: (0, 1), 3: (0, 1, 3)}[len(counts)]
+    shards = []
+    for shard, count in zip(places, counts, strict=True):
+        item = full_bucket(limits, NOW_MS)._replace(shard=shard, shard_count=count)
+        ceiling_milli = item.ceiling_milli("rpm")
+        tokens_milli = data.draw(st.integers(-ceiling_milli, ceiling_milli), "tokens")
+        cell = item.cells["rpm"]._replace(tokens_milli=tokens_milli)
+        shards.append(item._replace(cells={"rpm": cell}))
+    capacity_milli = limits.by_name["rpm"].capacity * 1000
+    wanted = {"rpm": data.draw(st.integers(1, capacity_milli), "wanted")}
+    wait_ms = judge_shards(shards, wanted).wait_ms
+
+    def held_milli(later_ms: int) -> int:
+        return sum(refill(s, NOW_MS + later_ms).cells["rpm"].tokens_milli for s in shards)
+
+    assert held_milli(int(wait_ms)) >= wanted["rpm"]
+    assert wait_ms == 0 or held_milli(int(wait_ms) - 1) < wanted["rpm"]
+    assert judge_shards(shards, {"rpm": capacity_milli + 1}).wait_ms == math.inf
+
+
+def test_a_shard_that_is_full_does_not_help_the_others_to_fill() -> None:
+    limits = LimitSet.of([RPM])
+    halves = [bucket_with(limits, rpm=n)._replace(shard_count=2) for n in (30_000, 0)]
+    shards = [halves[0], halves[1]._replace(shard=1)]
+    assert judge_shards(shards, {"rpm": 30_000}).fits
+    assert judge_shards(shards, {"rpm": 31_000}).wait_ms == 2000
+    assert judge_shards(shards, {"rpm": 60_000}).wait_ms == 60_000
+
+
+def test_the_allowance_of_writes_is_nothing_to_wait_for() -> None:
+    bucket = take(full_bucket(LIMITS, NOW_MS, metered=True), {WCU: 1_000_000}, 1)
+    takes_milli = {"rpm": 1000, WCU: 1000}
+    assert judge(bucket, takes_milli).waits_ms == {"rpm": 0}
+    assert judge_shards([bucket, bucket], takes_milli).waits_ms == {"rpm": 0}
+
+
 def test_time_to_gain_counts_the_remainder_and_not_the_ceiling() -> None:
     limits = LimitSet.of([Limit.custom("x", 1, 1, 7)])
     bucket = full_bucket(limits, NOW_MS)
@@ -94,6 +137,13 @@ def test_statuses_show_every_limit_also_those_not_asked() -> None:
         LimitStatus("key", "gpt-4", "rpm", RPM, 1, 3, True, 1.5),
         LimitStatus("key", "gpt-4", "tpm", TPM, -1, 0, False, 0.0),
     ]
+
+
+def test_statuses_add_up_what_the_shards_hold() -> None:
+    halves = [bucket_with(LIMITS, rpm=n)._replace(shard_count=2) for n in (1500, 1600)]
+    shards = [halves[0], halves[1]._replace(shard=1)]
+    found = statuses("key", "gpt-4", shards, LIMITS, {"rpm": 4000})
+    assert found[0] == LimitStatus("key", "gpt-4", "rpm", RPM, 3, 4, True, 0.9)
 
 
 def test_statuses_of_what_can_never_be_say_so() -> None:

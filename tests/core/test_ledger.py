@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from zae_limiter.core.composite import BucketAddress
 from zae_limiter.core.ledger import Entry, Ledger
 
@@ -97,3 +99,51 @@ def test_absorbing_leaves_the_other_ledger_alone() -> None:
     lease = ledger()
     lease.absorb(further)
     assert further.entries[0].charged_milli == {"tpm": 7000}
+
+
+class TestSeveralShards:
+    """A request that no single shard could cover was taken from two of them."""
+
+    HOME = BucketAddress("ns", "key", "gpt-4", 2)
+
+    def ledger(self) -> Ledger:
+        names = frozenset({"tpm"})
+        return Ledger(
+            [
+                Entry(self.HOME, names, {"tpm": 300_000}),
+                Entry(SHARD, names, {"tpm": 200_000}, acquires=0),
+                Entry(ORG, names, {"tpm": 500_000}),
+            ]
+        )
+
+    def test_each_gets_back_what_it_gave(self) -> None:
+        assert list(self.ledger().refunds()) == [
+            (self.HOME, {"tpm": -300_000}, -1),
+            (SHARD, {"tpm": -200_000}, 0),
+            (ORG, {"tpm": -500_000}, -1),
+        ]
+
+    def test_consumption_counts_a_correction_once_for_each_bucket(self) -> None:
+        lease = self.ledger()
+        assert lease.consumed == {"tpm": 1000}
+        lease.correct({"tpm": 7})
+        assert lease.consumed == {"tpm": 1014}
+
+    @pytest.mark.parametrize(
+        ("delta", "home_milli", "shard_milli"),
+        [
+            (50, 50_000, 0),
+            (-50, 0, -50_000),
+            (-200, 0, -200_000),
+            (-450, -250_000, -200_000),
+            (-600, -400_000, -200_000),
+        ],
+    )
+    def test_a_correction_is_written_once_and_returns_no_more_than_was_taken(
+        self, delta: int, home_milli: int, shard_milli: int
+    ) -> None:
+        lease = self.ledger()
+        lease.correct({"tpm": delta})
+        expected = {self.HOME: home_milli, SHARD: shard_milli, ORG: delta * 1000}
+        written = {address: deltas_milli["tpm"] for address, deltas_milli in lease.corrections()}
+        assert written == {address: milli for address, milli in expected.items() if milli}

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from tests.core.strategies import limit_sets, quick
 from zae_limiter.core.composite import Bucket, Cell, at, full_bucket, refill, take
 from zae_limiter.core.limit import Limit, LimitSet
+from zae_limiter.core.naming import WCU
 from zae_limiter.core.planner import (
     Crowded,
     Intent,
@@ -15,6 +16,7 @@ from zae_limiter.core.planner import (
     plan_create,
     plan_first,
     plan_restamp,
+    stamped,
 )
 from zae_limiter.core.writes import Create, Drain, Granted, Refill, Refused, Speculate, apply
 
@@ -144,6 +146,54 @@ def test_a_bucket_never_expires_before_its_time(now_ms: int) -> None:
     assert isinstance(write, Create)
     assert not write.bucket.is_expired(now_ms + 2999)
     assert write.bucket.is_expired(now_ms + 4000)
+
+
+class TestMetered:
+    """A bucket that counts its own writes, because its store limits them."""
+
+    BUSY = take(full_bucket(LIMITS, NOW_MS, metered=True), {"rpm": 10_000, WCU: 1_000_000}, 9)
+
+    @pytest.mark.parametrize(
+        ("later_ms", "rpm", "expected"),
+        [
+            (0, 1000, Crowded),
+            (0, 0, Crowded),
+            (0, 50_001, Short),
+            (1, 1000, Refill),
+            (5000, 56_000, Short),
+        ],
+    )
+    def test_what_is_written_too_often_is_crowded_and_not_short(
+        self, later_ms: int, rpm: int, expected: type
+    ) -> None:
+        intent = wants(rpm=rpm, wcu=1000)._replace(metered=True)
+        assert type(plan(intent, self.BUSY, "op", NOW_MS + later_ms)) is expected
+
+    def test_the_allowance_of_writes_needs_no_roof(self) -> None:
+        intent = wants(rpm=1000, wcu=1000)._replace(metered=True)
+        image = take(full_bucket(LIMITS, NOW_MS, metered=True), {"rpm": 10_000}, 1)
+        write = plan(intent, image, "op", NOW_MS + 2000)
+        assert isinstance(write, Drain)
+        assert write.roofs_milli == {"rpm": 57_999}
+        assert isinstance(apply(write, image), Granted)
+
+    def test_a_crowded_bucket_is_tried_all_the_same_by_a_first_write(self) -> None:
+        intent = wants(rpm=1000, wcu=1000)._replace(metered=True)
+        assert isinstance(plan_first(intent, self.BUSY, "op", NOW_MS), Speculate)
+        assert isinstance(plan_first(intent, None, "op", NOW_MS), Speculate)
+
+    def test_a_new_bucket_counts_from_its_first_write(self) -> None:
+        intent = wants(rpm=1000, wcu=1000)._replace(metered=True)
+        write = plan_create(intent, "op", NOW_MS)
+        assert isinstance(write, Create)
+        assert write.bucket.cells[WCU].tokens_milli == 999_000
+
+
+def test_a_bucket_that_was_split_never_expires() -> None:
+    shard = USED._replace(shard_count=2, expires_at_s=5)
+    intent = wants(ttl_seconds=420, rpm=1000)
+    assert stamped(intent, shard, NOW_MS).expires_at_s is None
+    assert stamped(intent, USED, NOW_MS).expires_at_s == NOW_MS // 1000 + 420
 
 
 @quick

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.strategies import quick
-from zae_limiter.core.shards import MAX_SHARDS, halve, origin, share, sibling
+from zae_limiter.core.shards import MAX_SHARDS, halve, is_whole, origin, share, sibling
 
 COUNTS = [1, 2, 4, 8, 16, 32]
 
@@ -72,3 +72,22 @@ def test_the_last_count_cannot_be_split() -> None:
 def test_the_first_shard_has_no_origin() -> None:
     with pytest.raises(AssertionError):
         origin(0)
+
+
+@pytest.mark.parametrize(
+    ("shard_counts", "whole"),
+    [
+        ([1], True),
+        ([2, 2], True),
+        ([4, 2, 4], True),
+        ([32] * 32, True),
+        ([], False),
+        ([2], False),
+        ([1, 2], False),
+        ([4, 4, 2, 4], False),
+    ],
+)
+def test_items_are_all_of_a_bucket_when_their_parts_sum_to_one(
+    shard_counts: list[int], whole: bool
+) -> None:
+    assert is_whole(shard_counts) is whole

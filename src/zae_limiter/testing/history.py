@@ -112,8 +112,9 @@ def assert_window_theorem(
 ) -> None:
     """Raise `AssertionError` for the first limit of a bucket that let out too much.
 
-    `histories` holds the events of each bucket, under whatever names it; all shards of a
-    bucket are one history.
+    `histories` holds the events of each bucket, under whatever names it. All shards of a
+    bucket are one history; where there are several, leave out what adjusts charged, because
+    a shard in debt does not hold back the others.
     """
     by_name = {limit.name: limit for limit in limits}
     for bucket, events in histories.items():
