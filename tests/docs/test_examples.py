@@ -1,0 +1,61 @@
+"""Every Python example in the README and the guides is run, in order, page by page."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+_BLOCK = re.compile(r"^```python\n(.*?)^```$", re.M | re.S)
+_LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+
+
+def blocks(page: Path) -> Iterator[tuple[int, str]]:
+    """Each example with the line it starts on."""
+    text = page.read_text(encoding="utf-8")
+    for match in _BLOCK.finditer(text):
+        yield text[: match.start(1)].count("\n"), match.group(1)
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+async def run_page(page: Path) -> None:
+    scope: dict[str, object] = {"__name__": "example"}
+    for line, source in blocks(page):
+        code = compile(
+            "\n" * line + source, str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        )
+        result = eval(code, scope)
+        if inspect.iscoroutine(result):
+            await result
+
+
+WITH_EXAMPLES = [page for page in PAGES if any(blocks(page))]
+
+
+@pytest.mark.parametrize("page", WITH_EXAMPLES, ids=name_of)
+def test_examples_run(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ZAEL_URL", raising=False)
+    asyncio.run(run_page(page))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in _LINK.findall(page.read_text(encoding="utf-8")):
+        assert (page.parent / target).exists(), f"{name_of(page)} links to {target}"
+
+
+def test_there_are_examples() -> None:
+    assert len(WITH_EXAMPLES) >= 4
