@@ -40,16 +40,23 @@ def slot_for(level: str, identifier: str | None, resource: str | None) -> Config
     if level == "entity":
         if identifier is None:
             raise ValidationError("identifier", identifier, "the entity level needs an entity id")
-        return entity_slot(identifier, resource or DEFAULT_RESOURCE)
+        return entity_slot(identifier, DEFAULT_RESOURCE if resource is None else resource)
     if level == "resource":
-        name = resource or identifier
-        if name is None:
-            raise ValidationError("resource", resource, "the resource level needs a resource")
-        return resource_slot(name)
+        return resource_slot(_one_name(identifier, resource))
     if identifier is not None or resource is not None:
         given = identifier if identifier is not None else resource
         raise ValidationError("identifier", given, "the system level takes none")
     return SYSTEM_SLOT
+
+
+def _one_name(identifier: str | None, resource: str | None) -> str:
+    """A resource may be named by either argument."""
+    if identifier is not None and resource is not None and identifier != resource:
+        raise ValidationError("identifier", identifier, "the resource level takes one name")
+    name = identifier if resource is None else resource
+    if name is None:
+        raise ValidationError("resource", resource, "the resource level needs a resource")
+    return name
 
 
 def _audit_id(slot: ConfigSlot) -> str:
@@ -117,8 +124,9 @@ def _check_change(slot: ConfigSlot, change: LimiterConfig) -> LimiterConfig:
     if change.on_unavailable not in (None, *get_args(OnUnavailableAction)):
         raise ValidationError("on_unavailable", change.on_unavailable, "must be allow or block")
     for field in ("auto_update", "strict_version"):
-        if getattr(change, field) not in (None, True, False):
-            raise ValidationError(field, getattr(change, field), "must be true or false")
+        value = getattr(change, field)
+        if value is not None and not isinstance(value, bool):
+            raise ValidationError(field, value, "must be true or false")
     return change
 
 
