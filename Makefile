@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit bench simulate docs format clean
+.PHONY: help demo test lint types unit bench simulate docs reference format clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -40,6 +40,10 @@ bench: $(READY) ## Compare with other limiters: a table, and JSON in bench/resul
 
 docs: $(READY) ## Run every example in README.md and docs/
 	$(BIN)/pytest -q tests/docs
+
+reference: $(READY) ## Write docs/reference.md and docs/cli.md from the code
+	$(BIN)/python -m tests.docs.api_reference
+	$(BIN)/python -m tests.docs.cli_reference
 
 format: $(READY) ## Format the code
 	$(BIN)/ruff format .

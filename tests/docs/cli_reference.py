@@ -1,0 +1,45 @@
+"""Writes docs/cli.md from the help texts of the commands: `python -m tests.docs.cli_reference`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from zae_limiter.cli import cli
+
+PAGE = Path(__file__).parent.parent.parent / "docs" / "cli.md"
+_HEAD = """\
+# Command line
+
+Made from the commands' own help by `python -m tests.docs.cli_reference`; a test fails when the two
+differ.
+
+The store is `--url`, else `ZAEL_URL`. Commands that print data take `--json`. Errors go to standard
+error; the exit code is 0 for success, 1 for an error, 2 for wrong usage, 130 after Ctrl-C.
+"""
+
+
+def commands(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Every command with its help, groups before what they hold."""
+    context = click.Context(command, info_name=" ".join(path), terminal_width=90, color=False)
+    yield " ".join(path), command.get_help(context)
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            child = command.get_command(context, name)
+            assert child is not None
+            yield from commands(child, (*path, name))
+
+
+def render() -> str:
+    """The whole page."""
+    sections = [
+        f"## {name}\n\n```text\n{text.strip()}\n```\n"
+        for name, text in commands(cli, ("zae-limiter",))
+    ]
+    return "\n".join([_HEAD, *sections])
+
+
+if __name__ == "__main__":
+    PAGE.write_text(render(), encoding="utf-8")
