@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 
@@ -45,7 +45,17 @@ class Step:
 STEPS = st.builds(
     Step,
     kind=st.sampled_from(
-        ["acquire", "acquire", "speculate", "create", "adjust", "restamp", "again", "together"]
+        [
+            "acquire",
+            "acquire",
+            "speculate",
+            "create",
+            "adjust",
+            "restamp",
+            "again",
+            "together",
+            "mixed",
+        ]
     ),
     key=st.sampled_from(KEYS),
     # Also backward, and often into another hour.
@@ -75,6 +85,16 @@ def write_for(step: Step, bucket: Bucket | None, operation: str) -> Write:
     return planned if isinstance(planned, Write) else Adjust(operation, step.at_ms, takes_milli, 1)
 
 
+def parts(step: Step) -> list[Step]:
+    """The steps to be taken all or none."""
+    if step.kind == "together":
+        return [replace(step, key=key) for key in KEYS]
+    if step.kind == "mixed":
+        kinds = ("acquire", "adjust", "create", "speculate")
+        return [replace(step, key=key, kind=kind) for key, kind in zip(KEYS, kinds, strict=True)]
+    return [step]
+
+
 class Pair:
     """Both stores, given the same writes."""
 
@@ -86,9 +106,8 @@ class Pair:
         self.last: list[tuple[BucketAddress, Write]] = []
 
     def take(self, step: Step) -> None:
-        keys = KEYS if step.kind == "together" else [step.key]
         if step.kind != "again":
-            self.last = [self.written(step, BucketAddress(self.namespace_id, *key)) for key in keys]
+            self.last = [self.written(each) for each in parts(step)]
         if len(self.last) > 1:
             expected = run(self.memory.buckets.write_all(self.last))
             assert run(self.sqlite.buckets.write_all(self.last)) == expected
@@ -97,7 +116,8 @@ class Pair:
             outcome = run(self.memory.buckets.write(address, write))
             assert run(self.sqlite.buckets.write(address, write)) == outcome
 
-    def written(self, step: Step, address: BucketAddress) -> tuple[BucketAddress, Write]:
+    def written(self, step: Step) -> tuple[BucketAddress, Write]:
+        address = BucketAddress(self.namespace_id, *step.key)
         bucket = run(self.memory.buckets.read([address])).get(address)
         operation = operation_id(step.at_ms, str(next(self.operations)))
         return address, write_for(step, bucket, operation)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import sqlite3
+import struct
 import time
 from importlib.resources import files
 from pathlib import Path
@@ -301,6 +302,22 @@ def test_a_crash_while_the_file_is_made_leaves_no_mess(tmp_path: Path) -> None:
         with opened(path) as store:
             create(store)
             assert taken(store) == 0
+
+
+def test_a_crash_between_the_pages_of_a_new_file_is_undone(tmp_path: Path) -> None:
+    whole, path = tmp_path / "whole.db", tmp_path / "limits.db"
+    run(open_store(whole).close())
+    # The journal of a file that was empty before: magic, no records, nonce, no pages before.
+    magic = bytes.fromhex("d9d505f920a163d7")
+    journal = magic + struct.pack(">5I", 0, 1, 0, 512, 4096).ljust(504, b"\0")
+    for creating in (False, True):
+        path.write_bytes(whole.read_bytes()[:4096])
+        (tmp_path / "limits.db-journal").write_bytes(journal)
+        if not creating:
+            assert_missing(path)
+            continue
+        with opened(path) as store:
+            create(store)
 
 
 def test_the_schema_is_part_of_the_package() -> None:

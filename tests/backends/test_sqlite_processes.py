@@ -11,6 +11,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from zae_limiter.core.composite import BucketAddress
 from zae_limiter.runtime.blocking import run
 
@@ -179,8 +181,9 @@ def count_bytes(read_end: int) -> int:
         return len(told.read())
 
 
+@pytest.mark.parametrize("more", [0, 100])
 def test_a_crash_in_the_middle_of_saving_the_journal_is_not_taken_for_damage(
-    tmp_path: Path,
+    tmp_path: Path, more: int
 ) -> None:
     path = tmp_path / "limits.db"
     store = open_store(path)
@@ -199,7 +202,7 @@ def test_a_crash_in_the_middle_of_saving_the_journal_is_not_taken_for_damage(
     saved = path.read_bytes()
     assert len(saved) > length
     # The first page, which tells the new length, is saved before the pages that are new.
-    path.write_bytes(saved[:length])
+    path.write_bytes(saved[: length + more])
     journal.write_bytes(unsaved)
     with opened(path, create=False) as store:
         assert taken(store) == 100

@@ -134,6 +134,25 @@ async def test_a_locked_file_does_not_block_the_event_loop(tmp_path: Path) -> No
     await io.close()
 
 
+async def test_calls_that_queue_behind_a_locked_file_do_not_wait_in_turn(tmp_path: Path) -> None:
+    path, io = tmp_path / "limits.db", AsyncioIo()
+    with opened(path) as setup:
+        create(setup)
+    store = await SqliteStore.open(str(path), io, create=False, wait_s=0.2)
+    take = Adjust(operation(), T0_MS, {"rpd": MILLI}, 1)
+    loop = asyncio.get_running_loop()
+    began_s = loop.time()
+    with locked(path):
+        outcomes = await asyncio.gather(
+            *(store.buckets.write(ADDRESS, take) for _ in range(20)), return_exceptions=True
+        )
+    assert [type(outcome) for outcome in outcomes] == [StorageUnavailable] * 20
+    # In turn they would have needed four seconds.
+    assert loop.time() - began_s < 2
+    await store.close()
+    await io.close()
+
+
 async def test_event_loops_and_threads_may_share_a_file(tmp_path: Path) -> None:
     path, io = tmp_path / "limits.db", AsyncioIo()
     with opened(path) as blocking, ThreadPoolExecutor(1) as pool:

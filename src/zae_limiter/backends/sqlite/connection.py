@@ -56,13 +56,7 @@ class Connection:
     async def open(self, *, create: bool) -> None:
         """Reach the file. `create`: make it if it is new."""
         deadline = self._deadline()
-
-        def connect_first() -> None:
-            session = self._session
-            with session.lock:
-                self._connect(session, deadline, create=create)
-
-        await self._io.offload(connect_first)
+        await self._io.offload(lambda: self._open(deadline, create=create))
 
     async def read(self, work: Work[T]) -> T:
         """Run `work` on one snapshot of the data."""
@@ -82,20 +76,26 @@ class Connection:
         await self._io.offload(self._close)
 
     def _deadline(self) -> float:
-        # Time spent queueing for a worker thread counts: the wait is bounded as a whole.
+        # Told before queueing for a thread and for the lock: those who queue behind one that
+        # waits in vain have then waited enough themselves.
         return time.monotonic() + self._wait_s
+
+    def _open(self, deadline: float, *, create: bool) -> None:
+        session = self._session_here()
+        try:
+            with session.lock:
+                self._connect(session, deadline, create=create)
+        except sqlite3.Error as error:
+            raise translate(self._path, error) from error
 
     def _run(self, begin: str, work: Work[T], deadline: float) -> T:
         session = self._session_here()
-        if not session.lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
-            raise StorageUnavailable(f"{self._path} is kept busy by other threads", retryable=False)
         try:
-            db = self._current(session, deadline)
-            return patiently(deadline, lambda: _transaction(db, begin, work))
+            with session.lock:
+                db = self._current(session, deadline)
+                return patiently(deadline, lambda: _transaction(db, begin, work))
         except sqlite3.Error as error:
             raise translate(self._path, error) from error
-        finally:
-            session.lock.release()
 
     def _session_here(self) -> _Session:
         session = self._session
@@ -120,10 +120,7 @@ class Connection:
         return self._connect(session, deadline, create=False)
 
     def _connect(self, session: _Session, deadline: float, *, create: bool) -> sqlite3.Connection:
-        try:
-            session.db = connect(self._path, create=create, deadline=deadline)
-        except sqlite3.Error as error:
-            raise translate(self._path, error) from error
+        session.db = connect(self._path, create=create, deadline=deadline)
         session.file = identity(self._path)
         return session.db
 

@@ -78,7 +78,7 @@ def _is_new(path: str) -> bool:
 
 
 def _check_ours(path: str) -> None:
-    application_id, version, length = _header(path)
+    application_id, version, page_bytes = _header(path)
     if application_id != APPLICATION_ID:
         raise StoredDataError(path, "is not a zae-limiter store")
     if version > SCHEMA_VERSION:
@@ -90,32 +90,25 @@ def _check_ours(path: str) -> None:
         )
     if version != SCHEMA_VERSION:
         raise StoredDataError(path, f"has an unknown schema version {version}")
-    # While there is a journal, the file may rightly be shorter than its header says. What
-    # is looked at last is newest, so a file that is being written is not taken for cut.
-    if not _has_journal(path) and _length(path) < length:
-        raise StoredDataError(path, f"is cut short: it should have {length} bytes")
+    # SQLite would make up the rest of a page. Only a journal can have it.
+    if not _has_journal(path) and _length(path) % page_bytes:
+        raise StoredDataError(path, "is cut short")
 
 
 def _header(path: str) -> tuple[int, int, int]:
-    """Application id, schema version, and the length the file should at least have."""
+    """Application id, schema version, and the length of a page."""
     with closing(_connect(path, "ro&immutable=1")) as db:
         try:
-            # Without this SQLite would not read the header of a file that is too short.
+            # While a journal is being saved the file may be shorter than its header says.
+            # With this, SQLite reads it all the same.
             db.execute("PRAGMA writable_schema = ON")
-            return _pragma(db, "application_id"), _pragma(db, "user_version"), _page_bytes(db)
+            names = ("application_id", "user_version", "page_size")
+            application_id, version, page_bytes = (_pragma(db, name) for name in names)
+            return application_id, version, page_bytes
         except sqlite3.DatabaseError as error:
             if code(error) == sqlite3.SQLITE_NOTADB:
                 raise StoredDataError(path, "is not a zae-limiter store") from error
             raise
-
-
-def _page_bytes(db: sqlite3.Connection) -> int:
-    try:
-        return int(_pragma(db, "page_count") * _pragma(db, "page_size"))
-    except sqlite3.DatabaseError:
-        # Whole pages are missing. With its journals and locks at hand, which are not looked
-        # at here, SQLite will tell whether that is as it should be.
-        return 0
 
 
 def _has_journal(path: str) -> bool:
