@@ -38,7 +38,15 @@ _SHOWN_VALUE_CHARS = 50
 
 
 class ZAELimiterError(Exception):
-    """Base of every error of this package."""
+    """Base of every error of this package. All of them can be pickled and copied."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Many are made from other things than their message, so __init__ must not run again.
+        return _revive, (type(self), self.args), self.__dict__
+
+
+def _revive(kind: type[ZAELimiterError], args: tuple[Any, ...]) -> ZAELimiterError:
+    return kind.__new__(kind, *args)
 
 
 class RateLimitError(ZAELimiterError):
@@ -61,16 +69,21 @@ class ValidationError(ZAELimiterError):
     """Bad input. Nothing was changed."""
 
     def __init__(self, field: str, value: object, reason: str) -> None:
-        shown = str(value)
-        if len(shown) > _SHOWN_VALUE_CHARS:
-            shown = shown[:_SHOWN_VALUE_CHARS] + "..."
         self.field = field
-        self.value = shown
+        self.value = _shown(value)
         self.reason = reason
         super().__init__(f"Invalid {field}: {reason}")
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.field, self.value, self.reason)
+
+def _shown(value: object) -> str:
+    """A short text that can be printed and logged, whatever the value."""
+    try:
+        text = str(value)
+    except Exception:
+        # Numbers can be too long to be printed, and anyone's objects may fail here.
+        text = f"<{type(value).__name__}>"
+    text = text.encode("utf-8", "backslashreplace").decode()
+    return text if len(text) <= _SHOWN_VALUE_CHARS else text[:_SHOWN_VALUE_CHARS] + "..."
 
 
 class InvalidIdentifierError(ValidationError):
@@ -122,12 +135,9 @@ class RateLimitExceeded(RateLimitError):
             "message": str(self),
             "retryable": self.retryable,
             "retry_after_seconds": _finite(self.retry_after_seconds),
-            "retry_after_ms": int(self.retry_after_seconds * 1000) if self.retryable else None,
+            "retry_after_ms": round(self.retry_after_seconds * 1000) if self.retryable else None,
             "limits": [_status_dict(status) for status in self.statuses],
         }
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.statuses,)
 
 
 def _finite(seconds: float) -> float | None:
@@ -205,9 +215,6 @@ class StoredDataError(InfrastructureError):
         self.reason = reason
         super().__init__(f"Cannot read {record}: {reason}")
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.record, self.reason)
-
 
 class StackOperationError(InfrastructureError):
     """A CloudFormation operation failed."""
@@ -281,9 +288,6 @@ class EntityVersionError(EntityError):
         super().__init__(
             f"Entity '{entity_id}' is at version {version}, not {expected_version}: read it again"
         )
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.entity_id, self.expected_version, self.version)
 
 
 class VersionMismatchError(VersionError):
