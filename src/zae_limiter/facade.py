@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, replace
 
-from .backends.urls import StoreUrl, open_store, parse_url
+from .backends.urls import StoreUrl, dynamodb_url, open_store, parse_url
 from .core.exceptions import ValidationError
 from .core.models import BackendCapabilities, CacheStats
 from .core.naming import validate_namespace
 from .flows import namespaces
 from .flows.config_cache import ConfigCache
-from .flows.opening import choose_namespace, choose_url
+from .flows.opening import choose_namespace, choose_stack, choose_url
 from .flows.scope import DEFAULT_TTL_MULTIPLIER, Scope
 from .ports.io import Io
 from .ports.repository_protocol import NamespaceRecord, RepositoryProtocol
@@ -25,6 +25,8 @@ class OpenOptions:
     namespace: str
     config_cache_ttl: float
     bucket_ttl_multiplier: int
+    create_table: bool
+    transport: str | None
 
 
 def open_options(
@@ -32,15 +34,26 @@ def open_options(
     url: str | None,
     config_cache_ttl: float = 60,
     bucket_ttl_multiplier: int = DEFAULT_TTL_MULTIPLIER,
+    *,
+    stack: str | None = None,
+    region: str | None = None,
+    endpoint_url: str | None = None,
+    create_table: bool = False,
+    transport: str | None = None,
 ) -> OpenOptions:
     """Arguments and environment, checked before any I/O."""
     if isinstance(config_cache_ttl, bool) or not 0 <= config_cache_ttl <= 86_400:
         raise ValidationError("config_cache_ttl", config_cache_ttl, "must be 0 to 86400 seconds")
+    chosen = choose_url(url, stack, region, endpoint_url, os.environ)
+    if chosen is None:
+        chosen = dynamodb_url(choose_stack(stack, os.environ), region, endpoint_url)
     return OpenOptions(
-        parse_url(choose_url(url, os.environ)),
+        parse_url(chosen),
         validate_namespace(choose_namespace(namespace, os.environ)),
         config_cache_ttl,
         bucket_ttl_multiplier,
+        create_table,
+        transport,
     )
 
 
@@ -64,8 +77,23 @@ class RepositoryBase:
 
     @property
     def stack_name(self) -> str:
-        """What the store is called: its URL."""
+        """What the store is called: its stack, or its URL where it has none."""
         return self.scope.stack_name
+
+    @property
+    def table_name(self) -> str:
+        """The table has the name of its stack."""
+        return self.scope.stack_name
+
+    @property
+    def region(self) -> str | None:
+        """The region that was asked for."""
+        return self.scope.region
+
+    @property
+    def endpoint_url(self) -> str | None:
+        """The endpoint that was asked for."""
+        return self.scope.endpoint_url
 
     @property
     def capabilities(self) -> BackendCapabilities:
@@ -86,9 +114,18 @@ class RepositoryBase:
         )
 
 
-async def open_scope(options: OpenOptions, io: Io, *, create: bool) -> tuple[Scope, str]:
+async def open_scope(
+    options: OpenOptions, io: Io, *, blocking: bool, create: bool
+) -> tuple[Scope, str]:
     """The store and namespace that were asked for, made if that is wanted, and its name."""
-    store = await open_store(options.url, io, create=create)
+    store = await open_store(
+        options.url,
+        io,
+        create=create,
+        blocking=blocking,
+        create_table=options.create_table,
+        transport=options.transport,
+    )
     try:
         record = await _namespace(options, store, io, create=create)
     except BaseException:
@@ -120,5 +157,7 @@ def _first_scope(
         record.namespace_id,
         ConfigCache(options.config_cache_ttl),
         bucket_ttl_multiplier=options.bucket_ttl_multiplier,
-        stack_name=options.url.text,
+        stack_name=options.url.name,
+        region=options.url.region,
+        endpoint_url=options.url.endpoint_url,
     )

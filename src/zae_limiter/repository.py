@@ -33,6 +33,7 @@ class Repository(RepositoryBase):
     """Limits, entities, namespaces and records of one store.
 
     repository = await Repository.open(url="sqlite:///limits.db")
+    repository = await Repository.open(stack="my-stack", region="us-east-1")
     """
 
     @classmethod
@@ -41,14 +42,34 @@ class Repository(RepositoryBase):
         namespace: str | None = None,
         *,
         url: str | None = None,
+        stack: str | None = None,
+        region: str | None = None,
+        endpoint_url: str | None = None,
+        create: bool = False,
+        transport: str | None = None,
         config_cache_ttl: float = 60,
         bucket_ttl_multiplier: int = DEFAULT_TTL_MULTIPLIER,
         clock: Clock | None = None,
     ) -> Self:
-        """Open the store of a URL (or `ZAEL_URL`), making it and the namespace if needed."""
-        options = open_options(namespace, url, config_cache_ttl, bucket_ttl_multiplier)
+        """Open the store of a URL (or `ZAEL_URL`), making it and the namespace if needed.
+
+        Without a URL it is the DynamoDB table of a stack (or `ZAEL_STACK`, or `zae-limiter`).
+        A missing table is made only with `create=True`, or where the endpoint is not AWS
+        itself. `transport` is "wire" or "botocore", for those who patch or trace botocore.
+        """
+        options = open_options(
+            namespace,
+            url,
+            config_cache_ttl,
+            bucket_ttl_multiplier,
+            stack=stack,
+            region=region,
+            endpoint_url=endpoint_url,
+            create_table=create,
+            transport=transport,
+        )
         io = AsyncioIo(clock, parallel_helps=not options.url.is_embedded)
-        scope, name = await drive(open_scope(options, io, create=True), _close)
+        scope, name = await drive(open_scope(options, io, blocking=False, create=True), _close)
         return cls(scope, name, owns_store=True)
 
     @classmethod
@@ -57,14 +78,27 @@ class Repository(RepositoryBase):
         namespace: str | None = None,
         *,
         url: str | None = None,
+        stack: str | None = None,
+        region: str | None = None,
+        endpoint_url: str | None = None,
+        transport: str | None = None,
         config_cache_ttl: float = 60,
         bucket_ttl_multiplier: int = DEFAULT_TTL_MULTIPLIER,
         clock: Clock | None = None,
     ) -> Self:
         """Open a store and namespace that exist; nothing is ever made."""
-        options = open_options(namespace, url, config_cache_ttl, bucket_ttl_multiplier)
+        options = open_options(
+            namespace,
+            url,
+            config_cache_ttl,
+            bucket_ttl_multiplier,
+            stack=stack,
+            region=region,
+            endpoint_url=endpoint_url,
+            transport=transport,
+        )
         io = AsyncioIo(clock, parallel_helps=not options.url.is_embedded)
-        scope, name = await drive(open_scope(options, io, create=False), _close)
+        scope, name = await drive(open_scope(options, io, blocking=False, create=False), _close)
         return cls(scope, name, owns_store=True)
 
     async def __aenter__(self) -> Self:

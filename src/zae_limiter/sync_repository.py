@@ -41,14 +41,34 @@ class SyncRepository(RepositoryBase):
         parallel_mode: str = "auto",
         *,
         url: str | None = None,
+        stack: str | None = None,
+        region: str | None = None,
+        endpoint_url: str | None = None,
+        create: bool = False,
+        transport: str | None = None,
         config_cache_ttl: float = 60,
         bucket_ttl_multiplier: int = DEFAULT_TTL_MULTIPLIER,
         clock: Clock | None = None,
     ) -> Self:
-        """Open the store of a URL (or `ZAEL_URL`), making it and the namespace if needed."""
-        options = open_options(namespace, url, config_cache_ttl, bucket_ttl_multiplier)
+        """Open the store of a URL (or `ZAEL_URL`), making it and the namespace if needed.
+
+        Without a URL it is the DynamoDB table of a stack (or `ZAEL_STACK`, or `zae-limiter`).
+        A missing table is made only with `create=True`, or where the endpoint is not AWS
+        itself. `transport` is "wire" or "botocore", for those who patch or trace botocore.
+        """
+        options = open_options(
+            namespace,
+            url,
+            config_cache_ttl,
+            bucket_ttl_multiplier,
+            stack=stack,
+            region=region,
+            endpoint_url=endpoint_url,
+            create_table=create,
+            transport=transport,
+        )
         io = _blocking_io(options.url, parallel_mode, clock)
-        scope, name = run(open_scope(options, io, create=True))
+        scope, name = run(open_scope(options, io, blocking=True, create=True))
         return cls(scope, name, owns_store=True)
 
     @classmethod
@@ -58,14 +78,27 @@ class SyncRepository(RepositoryBase):
         parallel_mode: str = "auto",
         *,
         url: str | None = None,
+        stack: str | None = None,
+        region: str | None = None,
+        endpoint_url: str | None = None,
+        transport: str | None = None,
         config_cache_ttl: float = 60,
         bucket_ttl_multiplier: int = DEFAULT_TTL_MULTIPLIER,
         clock: Clock | None = None,
     ) -> Self:
         """Open a store and namespace that exist; nothing is ever made."""
-        options = open_options(namespace, url, config_cache_ttl, bucket_ttl_multiplier)
+        options = open_options(
+            namespace,
+            url,
+            config_cache_ttl,
+            bucket_ttl_multiplier,
+            stack=stack,
+            region=region,
+            endpoint_url=endpoint_url,
+            transport=transport,
+        )
         io = _blocking_io(options.url, parallel_mode, clock)
-        scope, name = run(open_scope(options, io, create=False))
+        scope, name = run(open_scope(options, io, blocking=True, create=False))
         return cls(scope, name, owns_store=True)
 
     def __enter__(self) -> Self:

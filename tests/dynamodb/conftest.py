@@ -10,7 +10,6 @@ import pytest
 
 from tests.servers.fixtures import dynamodb
 from tests.servers.processes import Server
-from zae_limiter.backends.dynamodb.lifecycle import delete_table
 from zae_limiter.backends.dynamodb.store import DynamoStore
 
 from .support import Runner, new_name, open_store, runner
@@ -45,5 +44,5 @@ def store(driver: Runner, dynamodb: Server) -> Iterator[DynamoStore]:
     """A store in a table of its own."""
     opened = driver.run(open_store(dynamodb, new_name(), driver.io))
     yield opened
-    driver.run(delete_table(opened.table))
+    driver.run(opened.delete_table())
     driver.run(opened.close())

@@ -15,6 +15,9 @@ RESERVED_NAMESPACE = "_"
 MAX_AMOUNT = 10**15
 MAX_PERIOD_SECONDS = 10**9
 _MAX_TEXT_CHARS = 1024
+_STACK_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]*", re.ASCII)
+_MIN_STACK_CHARS = 3
+_MAX_STACK_CHARS = 55
 _MAX_METADATA_KEYS = 64
 
 
@@ -103,6 +106,29 @@ def validate_namespace(value: str, field: str = "namespace") -> str:
     if value == RESERVED_NAMESPACE:
         raise InvalidNameError(field, value, "reserved for system use")
     return _check(_NAMESPACE, field, value)
+
+
+def validate_stack_name(value: str, field: str = "name") -> str:
+    """The name of a stack and of its table, as CloudFormation and DynamoDB take it."""
+    if not isinstance(value, str):
+        raise ValidationError(field, value, f"must be a string, not {type(value).__name__}")
+    reason = _stack_name_problem(value)
+    if reason is not None:
+        raise ValidationError(field, _printable(value), reason)
+    return value
+
+
+def _stack_name_problem(value: str) -> str | None:
+    if not value:
+        return "cannot be empty"
+    for sign, called in (("_", "underscores"), (".", "periods"), (" ", "spaces")):
+        if sign in value:
+            return f"cannot contain {called}: use hyphens"
+    if not _STACK_NAME.fullmatch(value):
+        return "must start with a letter and hold only letters, digits and hyphens"
+    if not _MIN_STACK_CHARS <= len(value) <= _MAX_STACK_CHARS:
+        return f"must have {_MIN_STACK_CHARS} to {_MAX_STACK_CHARS} characters"
+    return None
 
 
 def validate_principal(value: str | None) -> str | None:

@@ -7,16 +7,29 @@ from collections.abc import Mapping
 from ..core.exceptions import ValidationError
 
 DEFAULT_NAMESPACE = "default"
+DEFAULT_STACK = "zae-limiter"
 
 
-def choose_url(url: str | None, environment: Mapping[str, str]) -> str:
-    """The argument, else `ZAEL_URL`."""
-    chosen = url or environment.get("ZAEL_URL")
-    if not chosen:
-        raise ValidationError(
-            "url", url, "pass url= or set ZAEL_URL, for example to sqlite:///limits.db"
-        )
+def choose_url(
+    url: str | None,
+    stack: str | None,
+    region: str | None,
+    endpoint_url: str | None,
+    environment: Mapping[str, str],
+) -> str | None:
+    """The argument, else `ZAEL_URL`; None when a stack was asked for, or nothing at all."""
+    chosen = url or (None if stack else environment.get("ZAEL_URL"))
+    parts = {"stack": stack, "region": region, "endpoint_url": endpoint_url}
+    for field, value in parts.items():
+        if chosen and value:
+            origin = "url=" if url else "ZAEL_URL"
+            raise ValidationError(field, value, f"the store is named by {origin} already")
     return chosen
+
+
+def choose_stack(stack: str | None, environment: Mapping[str, str]) -> str:
+    """The argument, else `ZAEL_STACK`, else `zae-limiter`."""
+    return stack or environment.get("ZAEL_STACK") or DEFAULT_STACK
 
 
 def choose_namespace(namespace: str | None, environment: Mapping[str, str]) -> str:

@@ -33,6 +33,8 @@ class Scope:
     shard_counts: Bounded[BucketAddress, int] = field(default_factory=lambda: Bounded(MAX_IMAGES))
     bucket_ttl_multiplier: int = DEFAULT_TTL_MULTIPLIER
     stack_name: str = ""
+    region: str | None = None
+    endpoint_url: str | None = None
 
     def remember(self, address: BucketAddress, outcome: Outcome) -> None:
         """Keep the image that came with an outcome."""
