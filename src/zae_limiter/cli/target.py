@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from ..backends.urls import open_store, parse_url
 from ..core.exceptions import ValidationError
 from ..core.naming import RESERVED_NAMESPACE
-from ..facade import first_scope, open_options
 from ..flows.opening import DEFAULT_NAMESPACE
-from ..ports.repository_protocol import NamespaceRecord
+from ..flows.scope import Scope
 from ..runtime.blocking import BlockingIo, run
 from ..sync_repository import SyncRepository
 
@@ -34,13 +33,10 @@ class Target:
     def registry(self, *, create: bool = False) -> SyncRepository:
         """The store without any namespace opened or made: for its list of namespaces only."""
         self._require_shared()
-        options = open_options(self.namespace, self.url)
         io = BlockingIo()
-        store = run(open_store(options.url, io, create=create))
-        nowhere = NamespaceRecord(RESERVED_NAMESPACE, RESERVED_NAMESPACE, "")
-        return SyncRepository(
-            first_scope(options, store, io, nowhere), RESERVED_NAMESPACE, owns_store=True
-        )
+        store = run(open_store(parse_url(self.url), io, create=create))
+        nowhere = Scope(store, io, RESERVED_NAMESPACE)
+        return SyncRepository(nowhere, RESERVED_NAMESPACE, owns_store=True)
 
     def _require_shared(self) -> None:
         if parse_url(self.url).scheme == "memory":

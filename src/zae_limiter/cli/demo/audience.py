@@ -13,7 +13,7 @@ from ..output import print_json
 from .report import Report
 from .view import View
 
-_LINE_S = 2.0
+_LINE_S = 1.0
 
 Show = Callable[[View], None]
 
