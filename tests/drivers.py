@@ -54,7 +54,7 @@ class Awaited:
             return lambda *args, **options: _AwaitedContext(value(*args, **options))
         if inspect.iscoroutinefunction(getattr(self._twin, name, None)):
             return _awaited(value)
-        return value
+        return Awaited(value) if type(value) in _TWINS else value
 
     async def __aenter__(self) -> Any:
         self.inner.__enter__()

@@ -115,7 +115,7 @@ class RateLimiter(LimiterBase):
         use_stored_limits: bool = False,
     ) -> float:
         """Seconds until this would fit, ancestors included; infinite when it never will."""
-        request = self._request(entity_id, resource, needed, limits, use_stored_limits)
+        request = self._request(entity_id, resource, needed, limits, use_stored_limits, "needed")
         return await drive(capacity.time_until_available(self._scope, request))
 
     async def get_resource_capacity(
@@ -144,7 +144,9 @@ class RateLimiter(LimiterBase):
         """Store a new entity. With `cascade` its acquires are charged to its parent too."""
         return await drive(
             entities.create_entity(
-                self._scope, Entity(entity_id, name, parent_id, cascade, metadata or {}), principal
+                self._scope,
+                entities.new_entity(entity_id, name, parent_id, cascade, metadata),
+                principal,
             )
         )
 
@@ -317,8 +319,8 @@ class RateLimiter(LimiterBase):
                     entity_id,
                     resource,
                     window_type,
-                    describe.time_text(start_time),
-                    describe.time_text(end_time),
+                    describe.time_text("start_time", start_time),
+                    describe.time_text("end_time", end_time),
                 ),
                 limit,
                 next_key,
@@ -341,8 +343,8 @@ class RateLimiter(LimiterBase):
                     entity_id,
                     resource,
                     window_type,
-                    describe.time_text(start_time),
-                    describe.time_text(end_time),
+                    describe.time_text("start_time", start_time),
+                    describe.time_text("end_time", end_time),
                 ),
             )
         )

@@ -38,7 +38,9 @@ class LimiterBase:
     ) -> None:
         self._scope = scope
         self._default = (
-            None if default_limits is None else LimitSet.of(validate_limits(default_limits))
+            None
+            if default_limits is None
+            else LimitSet.of(validate_limits(default_limits, "default_limits"))
         )
         self._speculative = speculative_writes
         self._fallback = check_mode(on_unavailable)
@@ -69,8 +71,9 @@ class LimiterBase:
         consume: Mapping[str, int],
         limits: Sequence[Limit] | None,
         use_stored_limits: bool,
+        field: str = "consume",
     ) -> Request:
         if use_stored_limits:
             message = "use_stored_limits has no effect: stored limits are the default"
             warnings.warn(message, DeprecationWarning, stacklevel=4)
-        return make_request(entity_id, resource, consume, limits, self._default)
+        return make_request(entity_id, resource, consume, limits, self._default, field)

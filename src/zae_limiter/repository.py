@@ -19,6 +19,7 @@ from .core.models import (
 from .core.naming import DEFAULT_RESOURCE
 from .facade import RepositoryBase, close_store, open_options, open_scope
 from .flows import audit, capacity, configure, describe, entities, namespaces, usage
+from .flows.namespaces import register_all
 from .flows.scope import DEFAULT_TTL_MULTIPLIER, Scope
 from .ports.clock import Clock
 from .runtime.asyncio_driver import AsyncioIo, drive
@@ -135,11 +136,11 @@ class Repository(RepositoryBase):
 
     async def register_namespaces(self, namespaces: list[str]) -> dict[str, str]:
         """Register several names and return their ids."""
-        return {name: await self.register_namespace(name) for name in namespaces}
+        return await drive(register_all(self.scope.store, self.scope.io, namespaces))
 
     async def get_namespace(self, namespace: str) -> dict[str, str] | None:
         """The active namespace of this name."""
-        record = await drive(self.scope.store.namespaces.read(namespace))
+        record = await drive(namespaces.look_up(self.scope.store, namespace))
         return None if record is None else describe.namespace_dict(record)
 
     async def list_namespaces(self) -> list[dict[str, str]]:
@@ -176,7 +177,9 @@ class Repository(RepositoryBase):
         """Store a new entity. With `cascade` its acquires are charged to its parent too."""
         return await drive(
             entities.create_entity(
-                self.scope, Entity(entity_id, name, parent_id, cascade, metadata or {}), principal
+                self.scope,
+                entities.new_entity(entity_id, name, parent_id, cascade, metadata),
+                principal,
             )
         )
 

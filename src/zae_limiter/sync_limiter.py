@@ -109,7 +109,7 @@ class SyncRateLimiter(LimiterBase):
         use_stored_limits: bool = False,
     ) -> float:
         """Seconds until this would fit, ancestors included; infinite when it never will."""
-        request = self._request(entity_id, resource, needed, limits, use_stored_limits)
+        request = self._request(entity_id, resource, needed, limits, use_stored_limits, "needed")
         return run(capacity.time_until_available(self._scope, request))
 
     def get_resource_capacity(
@@ -136,7 +136,9 @@ class SyncRateLimiter(LimiterBase):
         """Store a new entity. With `cascade` its acquires are charged to its parent too."""
         return run(
             entities.create_entity(
-                self._scope, Entity(entity_id, name, parent_id, cascade, metadata or {}), principal
+                self._scope,
+                entities.new_entity(entity_id, name, parent_id, cascade, metadata),
+                principal,
             )
         )
 
@@ -297,8 +299,8 @@ class SyncRateLimiter(LimiterBase):
                     entity_id,
                     resource,
                     window_type,
-                    describe.time_text(start_time),
-                    describe.time_text(end_time),
+                    describe.time_text("start_time", start_time),
+                    describe.time_text("end_time", end_time),
                 ),
                 limit,
                 next_key,
@@ -321,8 +323,8 @@ class SyncRateLimiter(LimiterBase):
                     entity_id,
                     resource,
                     window_type,
-                    describe.time_text(start_time),
-                    describe.time_text(end_time),
+                    describe.time_text("start_time", start_time),
+                    describe.time_text("end_time", end_time),
                 ),
             )
         )

@@ -20,6 +20,7 @@ from .core.models import (
 from .core.naming import DEFAULT_RESOURCE
 from .facade import RepositoryBase, close_store, open_options, open_scope
 from .flows import audit, capacity, configure, describe, entities, namespaces, usage
+from .flows.namespaces import register_all
 from .flows.scope import DEFAULT_TTL_MULTIPLIER
 from .ports.clock import Clock
 from .ports.io import Io
@@ -135,11 +136,11 @@ class SyncRepository(RepositoryBase):
 
     def register_namespaces(self, namespaces: list[str]) -> dict[str, str]:
         """Register several names and return their ids."""
-        return {name: self.register_namespace(name) for name in namespaces}
+        return run(register_all(self.scope.store, self.scope.io, namespaces))
 
     def get_namespace(self, namespace: str) -> dict[str, str] | None:
         """The active namespace of this name."""
-        record = run(self.scope.store.namespaces.read(namespace))
+        record = run(namespaces.look_up(self.scope.store, namespace))
         return None if record is None else describe.namespace_dict(record)
 
     def list_namespaces(self) -> list[dict[str, str]]:
@@ -176,7 +177,9 @@ class SyncRepository(RepositoryBase):
         """Store a new entity. With `cascade` its acquires are charged to its parent too."""
         return run(
             entities.create_entity(
-                self.scope, Entity(entity_id, name, parent_id, cascade, metadata or {}), principal
+                self.scope,
+                entities.new_entity(entity_id, name, parent_id, cascade, metadata),
+                principal,
             )
         )
 

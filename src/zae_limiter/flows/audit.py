@@ -40,6 +40,8 @@ async def get_audit_events(
     """Newest first. `entity_id` may also be `$SYSTEM` or `$RESOURCE:name`."""
     validate_text("entity_id", entity_id)
     check_page_size(limit)
+    if start_event_id is not None:
+        validate_text("start_event_id", start_event_id)
     return await scope.store.audit.read(scope.namespace_id, entity_id, limit, start_event_id)
 
 

@@ -64,6 +64,8 @@ async def get_resource_buckets(
     scope: Scope, resource: str, limit_name: str | None
 ) -> list[BucketState]:
     """The stored state of a resource's buckets over all entities."""
+    if limit_name is not None:
+        validate_limit_name(limit_name, "limit_name")
     found = await scope.store.buckets.of_resource(scope.namespace_id, validate_resource(resource))
     states = [s for address, bucket in found.items() for s in bucket_states(address, bucket)]
     return [state for state in states if limit_name in (None, state.limit_name)]

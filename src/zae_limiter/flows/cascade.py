@@ -25,6 +25,7 @@ class Request(NamedTuple):
     wanted_milli: Mapping[str, int]
     override: LimitSet | None = None
     default: LimitSet | None = None
+    field: str = "consume"
 
 
 def make_request(
@@ -33,16 +34,17 @@ def make_request(
     consume: Mapping[str, int],
     limits: Sequence[Limit] | None = None,
     default: LimitSet | None = None,
+    field: str = "consume",
 ) -> Request:
-    """Check what the caller brought, before any I/O."""
+    """Check what the caller brought, before any I/O. `field` is what the caller calls it."""
     validate_identifier(entity_id)
     validate_resource(resource)
-    wanted = validate_consume(consume)
+    wanted = validate_consume(consume, field)
     override = None if limits is None else LimitSet.of(validate_limits(limits))
     wanted_milli = {name: amount * MILLI for name, amount in wanted.items()}
     if override is not None:
-        require_known(wanted_milli, override, "consume")
-    return Request(entity_id, resource, wanted_milli, override, default)
+        require_known(wanted_milli, override, field)
+    return Request(entity_id, resource, wanted_milli, override, default, field)
 
 
 async def charges(scope: Scope, request: Request, acquires: int = 1) -> list[Charge]:
@@ -74,7 +76,7 @@ def _charge(
     is_leaf = entity_id == request.entity_id
     wanted_milli = request.wanted_milli
     if is_leaf:
-        require_known(wanted_milli, limits, "consume")
+        require_known(wanted_milli, limits, request.field)
     return Charge(
         BucketAddress(scope.namespace_id, entity_id, request.resource),
         intent_for(scope, resolution, limits, wanted_milli, acquires),

@@ -15,6 +15,7 @@ from ..core.naming import (
     validate_config_resource,
     validate_identifier,
     validate_resource,
+    validate_text,
 )
 from .audit import check_page_size, new_event
 from .scope import Scope
@@ -141,6 +142,8 @@ async def list_entities_with_custom_limits(
     validate_config_resource(resource)
     if limit is not None:
         check_page_size(limit)
+    if cursor is not None:
+        validate_text("cursor", cursor)
     return await scope.store.configs.entities_with_limits(
         scope.namespace_id, resource, limit, cursor
     )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from ..core.exceptions import StorageUnavailable
+from ..core.exceptions import StorageUnavailable, ValidationError
 from ..core.hierarchy import SYSTEM_SLOT
 from ..core.limit import Limit
 from ..core.models import BucketState, ConfigSource, OnUnavailable, OnUnavailableAction
-from ..core.naming import validate_config_resource, validate_identifier
+from ..core.naming import validate_config_resource, validate_identifier, validate_limit_name
 from ..core.windows import iso
 from ..ports.repository_protocol import NamespaceRecord
 from . import capacity, configure
@@ -45,6 +45,7 @@ async def get_bucket(
     scope: Scope, entity_id: str, resource: str, limit_name: str
 ) -> BucketState | None:
     """The stored state of one limit of one bucket."""
+    validate_limit_name(limit_name, "limit_name")
     states = await capacity.get_buckets(scope, entity_id, resource)
     return next((state for state in states if state.limit_name == limit_name), None)
 
@@ -89,10 +90,12 @@ def orphan_dict(record: NamespaceRecord) -> dict[str, str]:
     }
 
 
-def time_text(moment: datetime | None) -> str | None:
+def time_text(field: str, moment: datetime | None) -> str | None:
     """A moment as text; a naive one is UTC."""
     if moment is None:
         return None
+    if not isinstance(moment, datetime):
+        raise ValidationError(field, moment, "must be a datetime")
     return iso(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
 
 

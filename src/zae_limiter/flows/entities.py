@@ -20,6 +20,17 @@ from .audit import new_event
 from .scope import Scope
 
 
+def new_entity(
+    entity_id: str,
+    name: str | None,
+    parent_id: str | None,
+    cascade: bool,
+    metadata: dict[str, str] | None,
+) -> Entity:
+    """An entity as it is about to be made."""
+    return Entity(entity_id, name, parent_id, cascade, {} if metadata is None else metadata)
+
+
 async def create_entity(scope: Scope, entity: Entity, principal: str | None) -> Entity:
     """Store a new entity. Its parent need not exist yet; a cycle is refused."""
     created = replace(
@@ -29,6 +40,8 @@ async def create_entity(scope: Scope, entity: Entity, principal: str | None) -> 
         created_at=iso_ms(scope.io.now_ms()),
     )
     validate_identifier(created.id)
+    if created.parent_id is not None:
+        validate_identifier(created.parent_id, "parent_id")
     if not isinstance(created.cascade, bool):
         raise ValidationError("cascade", created.cascade, "must be true or false")
     event = new_event(
@@ -51,7 +64,6 @@ async def create_entity(scope: Scope, entity: Entity, principal: str | None) -> 
 
 async def _check_ancestors(scope: Scope, entity: Entity) -> None:
     ancestor = entity.parent_id
-    validate_identifier(str(ancestor), "parent_id")
     path = [entity.id]
     while ancestor is not None:
         if ancestor in path:
@@ -80,14 +92,15 @@ async def update_entity(
     principal: str | None,
 ) -> Entity:
     """Change name or metadata, if the entity is still at the expected version."""
+    _check_update(name, metadata, expected_version)
     stored = await get_entity(scope, entity_id)
     if stored is None:
         raise EntityNotFoundError(entity_id)
     version = stored.version if expected_version is None else expected_version
     wanted = replace(
         stored,
-        name=stored.name if name is None else validate_text("name", name),
-        metadata=stored.metadata if metadata is None else validate_metadata(metadata),
+        name=stored.name if name is None else name,
+        metadata=stored.metadata if metadata is None else dict(metadata),
     )
     event = new_event(
         scope,
@@ -101,6 +114,16 @@ async def update_entity(
     if changed is None:
         raise await _update_conflict(scope, entity_id, version)
     return changed
+
+
+def _check_update(
+    name: str | None, metadata: Mapping[str, str] | None, expected_version: int | None
+) -> None:
+    if name is not None:
+        validate_text("name", name)
+    validate_metadata(metadata)
+    if expected_version is not None and type(expected_version) is not int:
+        raise ValidationError("expected_version", expected_version, "must be an integer")
 
 
 async def _update_conflict(

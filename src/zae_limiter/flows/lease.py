@@ -85,7 +85,7 @@ async def open_lease(scope: Scope, request: Request, terms: Terms) -> LeaseRecor
 
 async def consume(record: LeaseRecord, amounts: Mapping[str, int]) -> None:
     """Charge more, at every level, all or none."""
-    wanted = _checked(record, amounts, signed=False)
+    wanted = _checked(record, amounts)
     if record.limits is None or not any(wanted.values()):
         return
     scope, before = record.scope, record.request
@@ -104,21 +104,23 @@ async def consume(record: LeaseRecord, amounts: Mapping[str, int]) -> None:
 
 def adjust(record: LeaseRecord, amounts: Mapping[str, int], sign: int = 1) -> None:
     """Correct what was charged; written when the lease ends. May drive buckets negative."""
-    deltas = _checked(record, amounts, signed=True)
+    deltas = _checked(record, amounts, "adjust" if sign > 0 else "release")
     if record.limits is not None:
         record.ledger.correct({name: sign * delta for name, delta in deltas.items()})
 
 
-def _checked(record: LeaseRecord, amounts: Mapping[str, int], *, signed: bool) -> dict[str, int]:
+def _checked(
+    record: LeaseRecord, amounts: Mapping[str, int], verb: str = "consume"
+) -> Mapping[str, int]:
     if record.state is not LeaseState.ACTIVE:
         raise LeaseExpiredError
-    if signed:
-        checked = {n: validate_amount(n, amount, signed=True) for n, amount in amounts.items()}
-    else:
-        checked = dict(validate_consume(amounts))
+    if verb == "consume":
+        validate_consume(amounts)
+    for name, amount in amounts.items():
+        validate_amount(f"{verb}[{name!r}]", amount, signed=True)
     if record.limits is not None:
-        require_known(checked, record.limits, "adjust" if signed else "consume")
-    return checked
+        require_known(amounts, record.limits, verb)
+    return amounts
 
 
 async def end_lease(record: LeaseRecord, *, failed: bool) -> None:

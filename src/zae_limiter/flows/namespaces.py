@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 
 from ..core.exceptions import EntityNotFoundError, NamespaceNotFoundError, NamespaceStateError
 from ..core.naming import validate_namespace, validate_text
@@ -25,9 +26,21 @@ async def register(store: RepositoryProtocol, io: Io, name: str) -> NamespaceRec
     return await store.namespaces.register(record)
 
 
+async def register_all(store: RepositoryProtocol, io: Io, names: Sequence[str]) -> dict[str, str]:
+    """Register several names, all of which are checked first, and return their ids."""
+    for name in names:
+        validate_namespace(name)
+    return {name: (await register(store, io, name)).namespace_id for name in names}
+
+
+async def look_up(store: RepositoryProtocol, name: str) -> NamespaceRecord | None:
+    """The active namespace of this name, if there is one."""
+    return await store.namespaces.read(validate_namespace(name))
+
+
 async def find(store: RepositoryProtocol, name: str) -> NamespaceRecord:
     """The active namespace of this name, or an error."""
-    record = await store.namespaces.read(validate_namespace(name))
+    record = await look_up(store, name)
     if record is None:
         raise NamespaceNotFoundError(name)
     return record

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..core.exceptions import ValidationError
 from ..core.models import UsageSnapshot, UsageSummary
-from ..core.naming import validate_identifier, validate_resource
+from ..core.naming import validate_identifier, validate_resource, validate_text
 from ..core.usage import summarize
 from ..core.windows import WINDOW_TYPES, WindowType, iso, parse_iso
 from ..ports.repository_protocol import UsageQuery
@@ -62,9 +62,16 @@ async def get_usage_snapshots(
 ) -> tuple[list[UsageSnapshot], dict[str, Any] | None]:
     """One page, newest first."""
     check_page_size(limit)
-    cursor = None if next_key is None else str(next_key.get("cursor"))
+    cursor = None if next_key is None else _cursor(next_key)
     found, following = await scope.store.usage.read(scope.namespace_id, query, limit, cursor)
     return found, None if following is None else {"cursor": following}
+
+
+def _cursor(next_key: object) -> str:
+    cursor = next_key.get("cursor") if isinstance(next_key, dict) else None
+    if cursor is None:
+        raise ValidationError("next_key", next_key, "is not a key that a previous page returned")
+    return validate_text("next_key", cursor)
 
 
 async def get_usage_summary(scope: Scope, query: UsageQuery) -> UsageSummary:
