@@ -25,6 +25,7 @@ from zae_limiter.core.naming import (
     validate_namespace,
     validate_principal,
     validate_resource,
+    validate_stack_name,
     validate_text,
 )
 
@@ -314,3 +315,33 @@ class TestConsume:
         assert validate_consume({"rpm": Count(3)}) == {"rpm": 3}
         with pytest.raises(ValidationError):
             validate_consume({"rpm": Count(-3)})
+
+
+class TestStackName:
+    @pytest.mark.parametrize("value", ["zae-limiter", "abc", "A1-b2", "a" * 55])
+    def test_good_names_pass(self, value: str) -> None:
+        assert validate_stack_name(value) == value
+
+    @pytest.mark.parametrize(
+        ("value", "reason"),
+        [
+            ("", "cannot be empty"),
+            ("my_stack", "cannot contain underscores"),
+            ("my.stack", "cannot contain periods"),
+            ("my stack", "cannot contain spaces"),
+            ("7stack", "must start with a letter"),
+            ("-stack", "must start with a letter"),
+            ("stack/1", "must start with a letter and hold only"),
+            ("stäck", "must start with a letter and hold only"),
+            ("stack\n", "must start with a letter and hold only"),
+            ("stack\ud800", "must start with a letter and hold only"),
+            ("a" * 56, "must have"),
+            (None, "must be a string, not NoneType"),
+            ([], "must be a string, not list"),
+        ],
+    )
+    def test_the_rest_is_refused(self, value: Any, reason: str) -> None:
+        with pytest.raises(ValidationError) as caught:
+            validate_stack_name(value)
+        assert caught.value.field == "name"
+        assert caught.value.reason.startswith(reason)
