@@ -17,7 +17,7 @@ from zae_limiter.backends.dynamodb.wire.errors import (
     exception_of,
     hopeless,
     lost,
-    translate,
+    raise_ours,
     unsent,
 )
 from zae_limiter.core.exceptions import StorageUnavailable
@@ -39,11 +39,11 @@ def _canceled(*codes: str) -> Refusal:
         (_refusal("ThrottlingException"), True, False),
         (_refusal("RequestLimitExceeded"), True, False),
         (_refusal("LimitExceededException"), True, False),
-        (_refusal("TransactionInProgressException"), True, False),
         (_refusal("TransactionConflictException"), True, False),
         (_refusal("", 429), True, False),
         (_canceled("None", "TransactionConflict", "ThrottlingError"), True, False),
         (_refusal("InternalServerError", 500), True, True),
+        (_refusal("TransactionInProgressException"), True, True),
         (_refusal("ServiceUnavailable", 503), True, True),
         (_refusal("SomethingNew", 500), True, True),
         (_refusal("", 502), True, True),
@@ -55,6 +55,7 @@ def _canceled(*codes: str) -> Refusal:
         (_refusal("AccessDeniedException"), False, False),
         (_refusal("", 301), False, False),
         (_refusal("", 403), False, False),
+        (_refusal("SomethingNew", 403), False, False),
     ],
 )
 def test_a_store_that_could_not(refusal: Refusal, retryable: bool, ambiguous: bool) -> None:
@@ -136,14 +137,29 @@ def test_errors_survive_pickling() -> None:
     assert returned.item == {"PK": {"S": "a"}}
 
 
-def test_the_first_row_that_fits_translates() -> None:
-    table = ((ConnectionRefusedError, unsent), (OSError, lost), (ValueError, hopeless))
-    refused = translate(ConnectionRefusedError("no"), table, "host")
-    assert isinstance(refused, StorageUnavailable)
-    assert not refused.ambiguous
-    assert str(refused) == "host: no"
-    broken = translate(BrokenPipeError(), table, "host")
-    assert isinstance(broken, StorageUnavailable)
-    assert broken.ambiguous
-    assert str(broken) == "host: BrokenPipeError"
-    assert translate(KeyError("x"), table, "host") is None
+_TABLE = ((ConnectionRefusedError, unsent), (OSError, lost), (ValueError, hopeless))
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "retryable", "ambiguous"),
+    [
+        (ConnectionRefusedError("no"), "host: no", True, False),
+        (BrokenPipeError(), "host: BrokenPipeError", True, True),
+        (UnicodeError("odd"), "host: odd", False, False),
+    ],
+)
+def test_the_first_row_that_fits_decides(
+    error: Exception, message: str, retryable: bool, ambiguous: bool
+) -> None:
+    with pytest.raises(StorageUnavailable) as raised:
+        raise_ours(error, _TABLE, "host")
+    assert str(raised.value) == message
+    assert (raised.value.retryable, raised.value.ambiguous) == (retryable, ambiguous)
+    assert raised.value.cause is error
+
+
+def test_an_error_that_no_row_fits_is_raised_as_it_is() -> None:
+    error = KeyError("x")
+    with pytest.raises(KeyError) as raised:
+        raise_ours(error, _TABLE, "host")
+    assert raised.value is error

@@ -11,7 +11,7 @@ from aiobotocore.config import AioConfig
 from aiobotocore.session import AioSession
 from botocore import exceptions, xform_name
 
-from .botocore_transport import content_of, new_client, settings, translated
+from .botocore_transport import content_of, new_client, raise_translated, settings
 from .edge import Limits
 from .errors import Row, lost, unsent
 from .per_loop import PerLoop
@@ -40,7 +40,7 @@ class AiobotocoreTransport:
             sent_s = time.time()
             response = await getattr(client, xform_name(operation))(**parameters)
         except Exception as error:
-            raise translated(operation, error, _ERRORS) or error from error
+            raise_translated(operation, error, _ERRORS)
         return content_of(response, self._clock, sent_s)
 
     async def close(self) -> None:

@@ -10,7 +10,7 @@ from yarl import URL
 
 from .edge import Limits
 from .endpoint import Endpoint
-from .errors import Row, hopeless, lost, translate, unsent
+from .errors import Row, hopeless, lost, raise_ours, unsent
 from .per_loop import PerLoop
 from .protocol import Answer
 
@@ -45,7 +45,7 @@ class AiohttpEdge:
             ) as response:
                 return Answer(response.status, response.headers, await response.read())
         except Exception as error:
-            raise translate(error, _ERRORS, self._host) or error from error
+            raise_ours(error, _ERRORS, self._host)
 
     async def close(self) -> None:
         await self._sessions.close()

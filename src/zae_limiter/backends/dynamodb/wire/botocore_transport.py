@@ -11,7 +11,7 @@ import ssl
 import threading
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from botocore import exceptions, xform_name
 from botocore.config import Config
@@ -19,7 +19,7 @@ from botocore.parsers import ResponseParserError
 
 from .credentials import find_region, missing_credentials
 from .edge import Limits
-from .errors import Refusal, RequestInvalid, Row, exception_of, hopeless, lost, translate, unsent
+from .errors import Refusal, RequestInvalid, Row, exception_of, hopeless, lost, raise_ours, unsent
 from .server_clock import ServerClock
 
 
@@ -47,7 +47,7 @@ class BotocoreTransport:
             sent_s = time.time()
             response = getattr(client, xform_name(operation))(**parameters)
         except Exception as error:
-            raise translated(operation, error) or error from error
+            raise_translated(operation, error)
         return content_of(response, self._clock, sent_s)
 
     async def close(self) -> None:
@@ -97,13 +97,13 @@ def content_of(response: dict[str, Any], clock: ServerClock, sent_s: float) -> d
     return response
 
 
-def translated(operation: str, error: Exception, rows: tuple[Row, ...] = ()) -> Exception | None:
-    """Our word for an error of botocore; `rows` come before those that are always right."""
-    if isinstance(error, exceptions.ClientError):
-        if error.operation_name == operation:
-            return exception_of(_refusal(operation, error.response))
-        return hopeless(f"AWS credentials cannot be had: {error}", error)
-    return translate(error, (*rows, *_ERRORS), operation)
+def raise_translated(operation: str, error: Exception, rows: tuple[Row, ...] = ()) -> NoReturn:
+    """Raise our word for an error of botocore; `rows` come before those that are always right."""
+    if not isinstance(error, exceptions.ClientError):
+        raise_ours(error, (*rows, *_ERRORS), operation)
+    if error.operation_name != operation:
+        raise hopeless(f"AWS credentials cannot be had: {error}", error) from error
+    raise exception_of(_refusal(operation, error.response)) from error
 
 
 def _refusal(operation: str, response: Mapping[str, Any]) -> Refusal:

@@ -2,7 +2,8 @@
 
 core.StorageUnavailable        the call was not carried out, or nobody knows
 ├── retryable, not ambiguous   throttled; never sent (refused, no address, connect timeout)
-├── retryable, ambiguous       no or broken answer (timeout, reset, checksum), status 5xx
+├── retryable, ambiguous       no or broken answer (timeout, reset, checksum), status 5xx,
+│                              a transaction that is still under way
 └── not retryable              credentials missing, expired or unknown; wrong signature;
                                access denied; whoever answers is not DynamoDB
 WireError                      DynamoDB answered, and had not done it
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 from ....core.exceptions import StorageUnavailable
 from .values import Item
@@ -116,12 +117,12 @@ Row = tuple[type[Exception], Callable[[str, BaseException], Exception]]
 """A kind of error of some library, and what we make of it and of a message."""
 
 
-def translate(error: Exception, table: Sequence[Row], where: str) -> Exception | None:
-    """Our word for a library's error, by the first row that fits; None when no row does."""
+def raise_ours(error: Exception, table: Sequence[Row], where: str) -> NoReturn:
+    """Raise our word for a library's error, by the first row that fits; else the error itself."""
     for kind, make in table:
         if isinstance(error, kind):
-            return make(f"{where}: {str(error) or type(error).__name__}", error)
-    return None
+            raise make(f"{where}: {str(error) or type(error).__name__}", error) from error
+    raise error
 
 
 def exception_of(refusal: Refusal) -> Exception:
@@ -143,7 +144,14 @@ def _throttled(refusal: Refusal) -> Exception:
 
 
 def _failed(refusal: Refusal) -> Exception:
-    return lost(f"DynamoDB failed: {refusal}", WireError(refusal))
+    return lost(f"DynamoDB has no result: {refusal}", WireError(refusal))
+
+
+def _refused(advice: str) -> Callable[[Refusal], Exception]:
+    return lambda refusal: hopeless(f"{advice} ({refusal})", WireError(refusal))
+
+
+_forbidden = _refused("The credentials do not allow this call: check the policy")
 
 
 def _by_status(refusal: Refusal) -> Exception:
@@ -151,6 +159,8 @@ def _by_status(refusal: Refusal) -> Exception:
         return _failed(refusal)
     if refusal.status == 429:
         return _throttled(refusal)
+    if refusal.status in (401, 403):
+        return _forbidden(refusal)
     if refusal.code:
         return RequestInvalid(refusal)
     return hopeless(f"This is not how DynamoDB answers: {refusal}", WireError(refusal))
@@ -166,10 +176,6 @@ def _canceled(refusal: Refusal) -> Exception:
     return TransactionCanceled(refusal)
 
 
-def _refused(advice: str) -> Callable[[Refusal], Exception]:
-    return lambda refusal: hopeless(f"{advice} ({refusal})", WireError(refusal))
-
-
 _PASSING_REASONS = {"ThrottlingError", "ProvisionedThroughputExceeded", "TransactionConflict"}
 
 _TOO_BUSY = (
@@ -181,7 +187,6 @@ _TOO_BUSY = (
     "ThrottlingException",
     "TooManyRequestsException",
     "TransactionConflictException",
-    "TransactionInProgressException",
 )
 _FAILED = ("InternalFailure", "InternalServerError", "ServiceUnavailable")
 _EXPIRED = ("ExpiredToken", "ExpiredTokenException")
@@ -210,6 +215,8 @@ _BY_CODE: dict[str, Callable[[Refusal], Exception]] = {
     "TableAlreadyExistsException": ResourceInUse,
     **dict.fromkeys(_TOO_BUSY, _throttled),
     **dict.fromkeys(_FAILED, _failed),
+    # An earlier request with the same token is still under way, and may yet take effect.
+    "TransactionInProgressException": _failed,
     **dict.fromkeys(
         _EXPIRED, _refused("The AWS credentials have expired: sign in again or renew them")
     ),
@@ -219,5 +226,5 @@ _BY_CODE: dict[str, Callable[[Refusal], Exception]] = {
     **dict.fromkeys(
         _SIGNATURE, _refused("AWS did not accept the signature: check secret key, region and clock")
     ),
-    "AccessDeniedException": _refused("The credentials do not allow this call: check the policy"),
+    "AccessDeniedException": _forbidden,
 }

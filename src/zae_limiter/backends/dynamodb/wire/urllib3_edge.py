@@ -15,7 +15,7 @@ from urllib3.connection import HTTPConnection
 from ....core.exceptions import StorageUnavailable
 from .edge import Limits
 from .endpoint import Endpoint
-from .errors import Row, hopeless, lost, translate, unsent
+from .errors import Row, hopeless, lost, raise_ours, unsent
 from .protocol import Answer
 
 # Gateways forget idle connections after some minutes, without a word to either end.
@@ -31,6 +31,7 @@ _ERRORS: tuple[Row, ...] = (
     (exceptions.SSLError, _tls),
     (exceptions.ConnectTimeoutError, unsent),
     (exceptions.EmptyPoolError, unsent),
+    (exceptions.ClosedPoolError, unsent),
     (exceptions.ProxyError, unsent),
     (exceptions.HTTPError, lost),
     (OSError, lost),
@@ -64,7 +65,7 @@ class Urllib3Edge:
             )
             return Answer(response.status, response.headers, response.data)
         except Exception as error:
-            raise translate(error, _ERRORS, self._endpoint.host) or error from error
+            raise_ours(error, _ERRORS, self._endpoint.host)
 
     async def close(self) -> None:
         pool, self._pool = self._current_pool(), self._new_pool()
