@@ -15,7 +15,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.runner import Zael
-from zae_limiter.cli.demo.scenario import Job, jobs
+from zae_limiter.cli.demo.crew import Crew
+from zae_limiter.cli.demo.scenario import Job, jobs, set_up
+from zae_limiter.cli.target import Target
 
 PATIENCE_S = 60
 PROC = Path("/proc")
@@ -219,6 +221,15 @@ def test_workers_that_cannot_begin_are_reported(zael: Zael) -> None:
     assert done.returncode == 1
     assert "No limiter found" in done.stderr
     assert not done.stdout
+
+
+def test_a_log_that_cannot_be_read_is_reported(zael: Zael, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(zael.path.parent), prepend=os.pathsep)
+    (zael.path.parent / "sitecustomize.py").write_text("print('noise')")
+    with Target(zael.url, "demo").open() as repository, Crew(jobs(zael.url, "demo", 1)) as crew:
+        set_up(repository)
+        crew.start()
+        assert crew.stop() == ["worker 1 wrote what is no record: noise"]
 
 
 def test_a_url_that_cannot_be_shared_is_refused(zael: Zael) -> None:

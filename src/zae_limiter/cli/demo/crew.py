@@ -30,6 +30,7 @@ class _Worker:
         self.number = job.worker
         self.ready = threading.Event()
         self._overdue = False
+        self._unreadable = ""
         self._record = record
         self._lock = lock
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `close`
@@ -52,8 +53,11 @@ class _Worker:
             # A process that is killed may leave half a line behind.
             if not line.endswith("\n"):
                 break
-            with self._lock:
-                self._record.add(self.number, line)
+            try:
+                with self._lock:
+                    self._record.add(self.number, line)
+            except (KeyError, ValueError):
+                self._unreadable = line.strip()
             self.ready.set()
 
     def start(self) -> None:
@@ -84,6 +88,8 @@ class _Worker:
 
     def failure(self) -> str | None:
         """How it ended, if not well."""
+        if self._unreadable:
+            return f"worker {self.number} wrote what is no record: {self._unreadable}"
         code = self._process.poll()
         if code is None or code == 0:
             return None
