@@ -7,8 +7,10 @@ no lifetime of its own: every read of other records brings it along.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TypeVar
 
 from ..core.hierarchy import SYSTEM_SLOT, ConfigSlot
@@ -47,12 +49,17 @@ def _fresh(kept: Kept[V] | None, now_ms: int) -> Kept[V] | None:
 
 
 class ConfigCache:
-    """Configuration as this process last saw it. Any number of threads may share one."""
+    """Configuration as this process last saw it. Any number of threads may share one.
+
+    `generation` counts what was forgotten: a read that began before must not be kept after.
+    """
 
     def __init__(self, ttl_seconds: float = 60, max_entries: int = MAX_ENTRIES) -> None:
         self.ttl_seconds = ttl_seconds
         self.last_on_unavailable: OnUnavailableAction | None = None
-        self._ttl_ms = int(ttl_seconds * 1000)
+        self.ttl_ms = int(ttl_seconds * 1000)
+        self.generation = 0
+        self._lock = threading.Lock()
         self._slots: Bounded[ConfigSlot, Kept[LimiterConfig | None]] = Bounded(max_entries)
         self._entities: Bounded[str, Kept[Entity | None]] = Bounded(max_entries)
         self._resolutions: Bounded[tuple[str, str], Kept[Resolution]] = Bounded(max_entries)
@@ -67,11 +74,27 @@ class ConfigCache:
         self._hits += 1
         return kept[1]
 
-    def keep_resolution(
-        self, entity_id: str, resource: str, resolution: Resolution, expires_at_ms: int
+    def keep(
+        self,
+        generation: int,
+        slots: Mapping[ConfigSlot, Kept[LimiterConfig | None]],
+        entities: Mapping[str, Kept[Entity | None]] = MappingProxyType({}),
+        resolutions: Mapping[tuple[str, str], Kept[Resolution]] = MappingProxyType({}),
     ) -> None:
-        """Remember a decision until the first of its records expires."""
-        self._resolutions.put((entity_id, resource), (expires_at_ms, resolution))
+        """Remember records, absent ones too, and what was decided from them, unless
+        something was forgotten since they were asked for."""
+        with self._lock:
+            if generation != self.generation:
+                return
+            for slot, config in slots.items():
+                self._slots.put(slot, config)
+            for entity_id, entity in entities.items():
+                self._entities.put(entity_id, entity)
+            for pair, resolution in resolutions.items():
+                self._resolutions.put(pair, resolution)
+            if SYSTEM_SLOT in slots:
+                system = slots[SYSTEM_SLOT][1]
+                self.last_on_unavailable = None if system is None else system.on_unavailable
 
     def fresh_slots(
         self, slots: Iterable[ConfigSlot], now_ms: int
@@ -87,18 +110,6 @@ class ConfigCache:
         """The entity record, if it need not be read again."""
         return _fresh(self._entities.get(entity_id), now_ms)
 
-    def keep_slot(self, slot: ConfigSlot, config: LimiterConfig | None, now_ms: int) -> int:
-        """Remember a record, or its absence, and return until when."""
-        self._slots.put(slot, (now_ms + self._ttl_ms, config))
-        if slot == SYSTEM_SLOT:
-            self.last_on_unavailable = config.on_unavailable if config else None
-        return now_ms + self._ttl_ms
-
-    def keep_entity(self, entity_id: str, entity: Entity | None, now_ms: int) -> int:
-        """Remember an entity, or its absence, and return until when."""
-        self._entities.put(entity_id, (now_ms + self._ttl_ms, entity))
-        return now_ms + self._ttl_ms
-
     def system(self, now_ms: int) -> Kept[LimiterConfig | None] | None:
         """The system record, if it was seen within the lifetime of the others."""
         return _fresh(self._slots.get(SYSTEM_SLOT), now_ms)
@@ -111,13 +122,15 @@ class ConfigCache:
         def doomed(key: tuple[str | None, str | None]) -> bool:
             return entity_id in (None, key[0]) and (every_resource or key[1] == resource)
 
-        self._slots.discard_where(doomed)
-        self._resolutions.discard_where(doomed)
-        if entity_id is not None:
-            self._entities.discard_where(lambda key: key == entity_id)
-        elif every_resource:
-            self._entities.clear()
-            self.last_on_unavailable = None
+        with self._lock:
+            self.generation += 1
+            self._slots.discard_where(doomed)
+            self._resolutions.discard_where(doomed)
+            if entity_id is not None:
+                self._entities.discard_where(lambda key: key == entity_id)
+            elif every_resource:
+                self._entities.clear()
+                self.last_on_unavailable = None
 
     def stats(self) -> CacheStats:
         """Hits and misses so far, and how many records are remembered."""

@@ -35,21 +35,23 @@ async def _read(
     fresh: Fresh,
     entity: tuple[int, Entity | None] | None,
 ) -> Resolution:
-    cache, now_ms = scope.cache, scope.io.now_ms()
+    cache, generation = scope.cache, scope.cache.generation
+    expires_at_ms = scope.io.now_ms() + cache.ttl_ms
     stale = [slot for _, slot in slots(entity_id, resource) if slot not in fresh]
     page = await scope.store.configs.read(
         scope.namespace_id, stale, entity_id if entity is None else None
     )
-    known = dict(fresh)
-    for slot in stale:
-        config = page.configs.get(slot)
-        known[slot] = cache.keep_slot(slot, config, now_ms), config
-    if entity is None:
-        entity = cache.keep_entity(entity_id, page.entity, now_ms), page.entity
+    known = fresh | {slot: (expires_at_ms, page.configs.get(slot)) for slot in stale}
+    owner = (expires_at_ms, page.entity) if entity is None else entity
     records = {slot: config for slot, (_, config) in known.items()}
-    resolution = _decide(entity_id, resource, records, entity[1])
-    expires_at_ms = min(entity[0], *(expires for expires, _ in known.values()))
-    cache.keep_resolution(entity_id, resource, resolution, expires_at_ms)
+    resolution = _decide(entity_id, resource, records, owner[1])
+    until_ms = min(owner[0], *(expires for expires, _ in known.values()))
+    cache.keep(
+        generation,
+        {slot: known[slot] for slot in stale},
+        {entity_id: owner} if entity is None else {},
+        {(entity_id, resource): (until_ms, resolution)},
+    )
     return resolution
 
 
@@ -75,7 +77,8 @@ async def resolve_on_unavailable(scope: Scope) -> OnUnavailableAction | None:
     now_ms = scope.io.now_ms()
     known = scope.cache.system(now_ms)
     if known is None:
+        generation = scope.cache.generation
         page = await scope.store.configs.read(scope.namespace_id, [SYSTEM_SLOT])
-        config = page.configs.get(SYSTEM_SLOT)
-        known = scope.cache.keep_slot(SYSTEM_SLOT, config, now_ms), config
+        known = now_ms + scope.cache.ttl_ms, page.configs.get(SYSTEM_SLOT)
+        scope.cache.keep(generation, {SYSTEM_SLOT: known})
     return None if known[1] is None else known[1].on_unavailable
