@@ -87,11 +87,6 @@ INTERNAL_ERROR = service_error(500, "InternalServerError")
 THROTTLED = service_error(400, "ProvisionedThroughputExceededException")
 
 
-def in_order(*acts: Act) -> Iterator[Act]:
-    """These acts first, then let everything pass."""
-    return itertools.chain(acts, itertools.repeat(Pass()))
-
-
 def seeded(seed: int, acts: Sequence[Act], share: float) -> Iterator[Act]:
     """For ever: one of the acts with this probability, else pass."""
     source = random.Random(seed)

@@ -75,6 +75,8 @@ def test_an_answer_of_its_own_never_reaches_the_server() -> None:
     with ChaosProxy("http://127.0.0.1:1", [INTERNAL_ERROR]) as proxy:
         visitor = _Visitor(proxy.url)
         assert visitor.ask() == (500, INTERNAL_ERROR.body)
+        proxy.use([THROTTLED])
+        assert visitor.ask() == (400, THROTTLED.body)
         visitor.connection.close()
 
 
