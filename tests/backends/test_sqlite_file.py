@@ -241,14 +241,33 @@ def test_the_header_says_whose_file_it_is(tmp_path: Path) -> None:
 
 
 def test_a_deleted_file_is_noticed(tmp_path: Path) -> None:
-    path = tmp_path / "limits.db"
+    home = tmp_path / "home"
+    home.mkdir()
+    path = home / "limits.db"
     with opened(path) as store:
         create(store)
-        for left in list(tmp_path.iterdir()):
+        for left in list(home.iterdir()):
             left.unlink()
-        with pytest.raises(StorageUnavailable, match="has been deleted"):
-            take_one(store)
-    assert os.listdir(tmp_path) == []
+        assert_gone(store)
+        path.touch()
+        assert_gone(store)
+        path.unlink()
+        home.rmdir()
+        assert_gone(store)
+        home.touch()
+        assert_gone(store)
+    assert home.read_bytes() == b""
+
+
+def assert_gone(store: SqliteStore) -> None:
+    with pytest.raises(StorageUnavailable, match="has been deleted") as raised:
+        take_one(store)
+    assert not raised.value.retryable
+
+
+def test_a_path_that_the_system_refuses_is_unavailable(tmp_path: Path) -> None:
+    with pytest.raises(StorageUnavailable, match="cannot be reached"):
+        open_store(tmp_path / ("x" * 300))
 
 
 def test_a_file_put_in_place_of_another_is_the_one_used(tmp_path: Path) -> None:

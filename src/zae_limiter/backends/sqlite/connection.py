@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Callable
 from typing import TypeVar
 
-from ...core.exceptions import StorageUnavailable
+from ...core.exceptions import InfrastructureNotFoundError, StorageUnavailable
 from ...ports.io import Io
 from .errors import translate
 from .file import connect, identity
@@ -115,9 +115,11 @@ class Connection:
         if session.db is not None and session.file == identity(self._path):
             return session.db
         session.disconnect()
-        if identity(self._path) is None:
-            raise StorageUnavailable(f"{self._path} has been deleted", retryable=False)
-        return self._connect(session, deadline, create=False)
+        try:
+            return self._connect(session, deadline, create=False)
+        except InfrastructureNotFoundError as error:
+            gone = f"{self._path} has been deleted"
+            raise StorageUnavailable(gone, error, retryable=False) from error
 
     def _connect(self, session: _Session, deadline: float, *, create: bool) -> sqlite3.Connection:
         session.db = connect(self._path, create=create, deadline=deadline)

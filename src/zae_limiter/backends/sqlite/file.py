@@ -42,11 +42,8 @@ def locate(path: str) -> str:
 
 def identity(path: str) -> tuple[int, int] | None:
     """Which file is at the path; None when there is none."""
-    try:
-        found = os.stat(path)
-    except FileNotFoundError:
-        return None
-    return found.st_dev, found.st_ino
+    found = _status(path)
+    return None if found is None else (found.st_dev, found.st_ino)
 
 
 def connect(path: str, *, create: bool, deadline: float) -> sqlite3.Connection:
@@ -68,13 +65,23 @@ def _is_new(path: str) -> bool:
     directory = os.path.dirname(path)
     if not os.path.isdir(directory):
         raise InfrastructureNotFoundError(f"{path} (there is no directory {directory})")
-    try:
-        found = os.stat(path)
-    except FileNotFoundError:
+    found = _status(path)
+    if found is None:
         return True
     if not stat.S_ISREG(found.st_mode):
         raise StoredDataError(path, "is not a file")
     return found.st_size == 0
+
+
+def _status(path: str) -> os.stat_result | None:
+    try:
+        return os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise StorageUnavailable(
+            f"{path} cannot be reached: {error}", error, retryable=False
+        ) from error
 
 
 def _check_ours(path: str) -> None:
@@ -116,10 +123,8 @@ def _has_journal(path: str) -> bool:
 
 
 def _length(path: str) -> int:
-    try:
-        return os.path.getsize(path)
-    except FileNotFoundError:
-        return 0
+    found = _status(path)
+    return 0 if found is None else found.st_size
 
 
 def _connect(path: str, mode: str) -> sqlite3.Connection:
