@@ -19,6 +19,9 @@ from ..core.windows import iso_ms
 from .audit import new_event
 from .scope import Scope
 
+# Each failed attempt means that someone else's update succeeded; a bound keeps it finite.
+_MAX_ATTEMPTS = 64
+
 
 def new_entity(
     entity_id: str,
@@ -91,12 +94,29 @@ async def update_entity(
     expected_version: int | None,
     principal: str | None,
 ) -> Entity:
-    """Change name or metadata, if the entity is still at the expected version."""
+    """Change name or metadata, if the entity is still at the expected version, or at any."""
     _check_update(name, metadata, expected_version)
-    stored = await get_entity(scope, entity_id)
-    if stored is None:
-        raise EntityNotFoundError(entity_id)
-    version = stored.version if expected_version is None else expected_version
+    for _ in range(_MAX_ATTEMPTS):
+        stored = await get_entity(scope, entity_id)
+        if stored is None:
+            raise EntityNotFoundError(entity_id)
+        version = stored.version if expected_version is None else expected_version
+        changed = await _update(scope, stored, name, metadata, version, principal)
+        if changed is not None:
+            return changed
+        if expected_version is not None:
+            break
+    raise await _update_conflict(scope, entity_id, version)
+
+
+async def _update(
+    scope: Scope,
+    stored: Entity,
+    name: str | None,
+    metadata: Mapping[str, str] | None,
+    version: int,
+    principal: str | None,
+) -> Entity | None:
     wanted = replace(
         stored,
         name=stored.name if name is None else name,
@@ -105,15 +125,12 @@ async def update_entity(
     event = new_event(
         scope,
         AuditAction.ENTITY_UPDATED,
-        entity_id,
+        stored.id,
         principal,
         name=wanted.name,
         metadata=wanted.metadata,
     )
-    changed = await scope.store.entities.update(scope.namespace_id, wanted, version, event)
-    if changed is None:
-        raise await _update_conflict(scope, entity_id, version)
-    return changed
+    return await scope.store.entities.update(scope.namespace_id, wanted, version, event)
 
 
 def _check_update(
