@@ -8,16 +8,7 @@ from ..core.naming import WCU
 from ..core.planner import Crowded, Short, plan, plan_create, plan_first, plan_restamp
 from ..core.shards import MAX_SHARDS
 from ..core.writes import Absent, Granted, Outcome, Refused, Write
-from .charge import (
-    Charge,
-    LimitsDiffer,
-    Shortage,
-    Taken,
-    intent_for,
-    require_known,
-    shortage,
-)
-from .joint import take_joined
+from .charge import Charge, Shortage, Taken, intent_for, require_known, shortage
 from .resolve import resolve_afresh
 from .scope import Scope
 from .send import send
@@ -31,24 +22,13 @@ _OTHER_SHARDS = 2
 
 async def take(scope: Scope, charge: Charge, *, speculative: bool = True) -> Taken | Shortage:
     """Charge the bucket, in one call when the item that is drawn has the balance."""
-    known = scope.refusals.recall(charge, scope.io.now_ms())
-    if known is not None:
-        return known
-    outcome = await _take_anywhere(scope, charge, speculative)
-    if isinstance(outcome, Shortage):
-        scope.refusals.keep(outcome, scope.io.now_ms())
-    return outcome
-
-
-async def _take_anywhere(scope: Scope, charge: Charge, speculative: bool) -> Taken | Shortage:
-    """Charge the item that is drawn, else another, else several at once."""
     charge.address = draw(scope, charge.address)
-    outcome = await take_joined(scope, charge, speculative, _take_here)
+    outcome = await _take_here(scope, charge, speculative)
     if isinstance(outcome, Taken) or scope.shard_count(charge.address) == 1:
         return outcome
     for address in others(scope, charge.address, _OTHER_SHARDS):
         charge.address = address
-        outcome = await take_joined(scope, charge, speculative, _take_here)
+        outcome = await _take_here(scope, charge, speculative)
         if isinstance(outcome, Taken):
             return outcome
     return await withdraw(scope, charge)
@@ -143,8 +123,6 @@ async def _adopt(scope: Scope, charge: Charge) -> None:
     """The bucket carries other limits than we knew: look once whether ours are out of date."""
     if charge.overridden:
         return
-    if charge.is_joint:
-        raise LimitsDiffer
     charge.overridden = True
     resolution = await resolve_afresh(scope, charge.address.entity_id, charge.address.resource)
     if resolution.limits is None:
