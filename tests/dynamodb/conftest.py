@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers.chaos import ChaosProxy
 from tests.servers.fixtures import dynamodb
 from tests.servers.processes import Server
 from zae_limiter.backends.dynamodb.store import DynamoStore
+from zae_limiter.testing import ManualClock
 
 from .support import Runner, new_name, open_store, runner
 
@@ -37,6 +39,29 @@ def caller(dynamodb: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 def driver(request: pytest.FixtureRequest) -> Iterator[Runner]:
     with runner(request.param) as made:
         yield made
+
+
+@pytest.fixture(params=["asyncio", "threads"])
+def patient(request: pytest.FixtureRequest) -> Iterator[Runner]:
+    """A driver whose waits take no time."""
+    with runner(request.param, ManualClock()) as made:
+        yield made
+
+
+@pytest.fixture
+def proxy(dynamodb: Server) -> Iterator[ChaosProxy]:
+    with ChaosProxy(dynamodb.url) as made:
+        yield made
+
+
+@pytest.fixture
+def shaky(patient: Runner, dynamodb: Server, proxy: ChaosProxy) -> Iterator[DynamoStore]:
+    """A store in a table of its own, behind the proxy."""
+    opened = patient.run(open_store(dynamodb, new_name(), patient.io, url=proxy.url))
+    yield opened
+    proxy.use(())
+    patient.run(opened.delete_table())
+    patient.run(opened.close())
 
 
 @pytest.fixture

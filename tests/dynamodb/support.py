@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from tests.servers.processes import Server
 from zae_limiter.backends.dynamodb.opening import Creation
+from zae_limiter.backends.dynamodb.schema import key
 from zae_limiter.backends.dynamodb.store import DynamoStore
+from zae_limiter.backends.dynamodb.wire.values import from_item, to_item
 from zae_limiter.core.audit import AuditEvent, ulid
 from zae_limiter.core.windows import iso_ms
+from zae_limiter.ports.clock import Clock
 from zae_limiter.ports.io import Io
 from zae_limiter.runtime.asyncio_driver import AsyncioIo
 from zae_limiter.runtime.blocking import BlockingIo, run
 from zae_limiter.runtime.parallel import Threads
 
-T = TypeVar("T")
 NS = "ns-1"
 
 
@@ -36,12 +39,12 @@ class Runner:
 
 
 @contextmanager
-def runner(name: str) -> Iterator[Runner]:
+def runner(name: str, clock: Clock | None = None) -> Iterator[Runner]:
     """`asyncio` with one event loop for the length of the block, or `threads`."""
     if name == "threads":
-        yield Runner(BlockingIo(gather=Threads()), run)
+        yield Runner(BlockingIo(clock, Threads()), run)
         return
-    io = AsyncioIo()
+    io = AsyncioIo(clock)
     with asyncio.Runner() as loop:
         yield Runner(io, loop.run)
         loop.run(io.close())
@@ -77,3 +80,41 @@ def event(io: Io, entity_id: str = "key-1", action: str = "limits_set") -> Audit
     """A new audit event."""
     now_ms = io.now_ms()
     return AuditEvent(ulid(now_ms, io.entropy()), iso_ms(now_ms), action, entity_id, "admin")
+
+
+async def put(store: DynamoStore, **values: Any) -> None:
+    """Write an item as some other client would."""
+    await store.table.put(to_item(values))
+
+
+async def get(store: DynamoStore, pk: str, sk: str) -> dict[str, Any] | None:
+    """Read an item as some other client would."""
+    item = await store.table.get(key(pk, sk), consistent=True)
+    return None if item is None else from_item(item)
+
+
+async def everything(store: DynamoStore) -> dict[tuple[str, str], dict[str, Any]]:
+    """All items of the table by their keys."""
+    answer = await store.table.call("Scan", {"TableName": store.table.name})
+    items = [from_item(item) for item in answer["Items"]]
+    return {(item["PK"], item["SK"]): item for item in items}
+
+
+class Costs:
+    """What a block asked of DynamoDB."""
+
+    def __init__(self, store: DynamoStore) -> None:
+        self._meter = store.table.client.meter
+        self._calls = Counter(self._meter.calls)
+        self._units = dict(self._meter.units)
+        store.table.measured = True
+
+    @property
+    def calls(self) -> dict[str, int]:
+        """By operation."""
+        return dict(Counter(self._meter.calls) - self._calls)
+
+    def units(self, index: str | None = None) -> float:
+        """Capacity units; with an index, of that alone. The table's own are those of ''."""
+        spent = {c: u - self._units.get(c, 0) for c, u in self._meter.units.items()}
+        return sum(units for charge, units in spent.items() if index in (None, charge.index_name))

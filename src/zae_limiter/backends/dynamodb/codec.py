@@ -112,10 +112,14 @@ def _config(fields: Fields) -> LimiterConfig:
 def _limits(fields: Fields) -> tuple[Limit, ...]:
     parsed = filter(None, map(parse_limit_attr, fields.item))
     names = {name for name, field in parsed if field in LIMIT_FIELDS}
-    return tuple(
-        Limit(name, *(fields.integer(limit_attr(name, field)) for field in LIMIT_FIELDS))
-        for name in sorted(names)
-    )
+    return tuple(_limit(fields, name) for name in sorted(names))
+
+
+def _limit(fields: Fields, name: str) -> Limit:
+    capacity, amount, period_s = (fields.integer(limit_attr(name, f)) for f in LIMIT_FIELDS)
+    if amount == 0:
+        raise ValueError(f"limit {name} is a quota that never refills, which cannot be enforced")
+    return Limit(name, capacity, amount, period_s)
 
 
 def encode_event(namespace_id: str, event: AuditEvent, expires_at_s: int) -> Item:

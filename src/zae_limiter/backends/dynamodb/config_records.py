@@ -1,19 +1,18 @@
 """How a configuration record changes: what to set, what to remove, and what must still hold.
 
-A record may hold attributes that nobody here knows. They are kept. Only what would
-contradict a limit that is set goes with it.
+A record may hold attributes that nobody here knows. A change keeps them, but for those that
+would contradict the limits it sets. A deletion takes all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from ...core.hierarchy import ConfigSlot
 from ...core.models import LimiterConfig
 from ...core.naming import DEFAULT_RESOURCE
-from .codec import LIMIT_FIELDS, encode_limits, indexed
+from .codec import encode_limits, indexed
 from .expressions import Expression
 from .fields import Fields, read
 from .schema import (
@@ -31,8 +30,6 @@ from .table import Key
 from .wire.values import Item, to_item
 
 _FLAGS = ("on_unavailable", "auto_update", "strict_version")
-_LISTED = ("GSI3PK", "GSI3SK")
-_STRUCTURE = {"PK", "SK", "GSI4PK", "GSI4SK", "entity_id", "resource", "config_version"}
 _VERSION = "config_version"
 # A limit that is reset by a calendar or a session does not refill.
 _RESETS = ("rsched", "rsa")
@@ -75,18 +72,16 @@ class Place:
         """Of what is left when the record is deleted."""
         return key(self.pk, sk_deleted(self.sk))
 
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> dict[str, str]:
         """What every record of this place says of itself, besides its key."""
-        parts = {"entity_id": self.slot.entity_id, "resource": self.slot.resource}
-        said: dict[str, Any] = {name: value for name, value in parts.items() if value is not None}
-        return said | {"GSI4PK": self.namespace_id, "GSI4SK": self.pk}
-
-    def listed(self) -> dict[str, str]:
-        """The keys by which an entity with limits of its own is found."""
-        if self.slot.entity_id is None:
-            return {}
-        pk = gsi3_pk_entity_config(self.namespace_id, self.resource)
-        return dict(zip(_LISTED, (pk, gsi3_sk_entity(self.slot.entity_id)), strict=True))
+        said = {"GSI4PK": self.namespace_id, "GSI4SK": self.pk}
+        if self.slot.resource is not None:
+            said["resource"] = self.slot.resource
+        if self.slot.entity_id is not None:
+            said["entity_id"] = self.slot.entity_id
+            said["GSI3PK"] = gsi3_pk_entity_config(self.namespace_id, self.resource)
+            said["GSI3SK"] = gsi3_sk_entity(self.slot.entity_id)
+        return said
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,23 +105,17 @@ class Stored:
     @property
     def is_listed(self) -> bool:
         """Whether the entity is counted as one with limits of its own."""
-        return _LISTED[0] in (self.item or ())
-
-    @property
-    def must_stay(self) -> bool:
-        """Whether it also holds what nobody here knows."""
-        known = _STRUCTURE.union(_LISTED)
-        return any(name not in known and not _is_said(name) for name in self.item or ())
+        return "GSI3PK" in (self.item or ())
 
     @property
     def as_seen(self) -> Expression:
         """The condition that nobody has set or deleted the record meanwhile."""
-        return _unchanged(Expression(), self.item)
+        return _unchanged(self.item)
 
     @property
     def deleted_as_seen(self) -> Expression:
         """The condition that nobody has made and deleted the record meanwhile."""
-        return _unchanged(Expression(), self.deleted)
+        return _unchanged(self.deleted)
 
     def remains(self) -> Item:
         """What a deletion leaves: the version to count on from."""
@@ -135,39 +124,26 @@ class Stored:
         return to_item({**values, _VERSION: self.version})
 
 
-def setting(stored: Stored, change: LimiterConfig) -> tuple[Expression, bool]:
-    """The update that sets what a change says, and whether there are limits afterwards."""
-    e, place, item = _unchanged(Expression(), stored.item), stored.place, stored.item or {}
-    limits = encode_limits(change.limits or ())
+def setting(stored: Stored, change: LimiterConfig) -> Expression:
+    """The update that sets what a change says, and keeps the rest."""
+    e, place = stored.as_seen, stored.place
     said = {name: flag for name in _FLAGS if (flag := getattr(change, name)) is not None}
-    doomed: set[str] = set()
-    if change.limits is not None:
-        doomed.update(_stale(item, {limit.name for limit in change.limits}))
-    has_limits = bool(limits) or any(_is_limit(name) for name in item if name not in doomed)
-    if has_limits:
-        said |= place.listed()
-    else:
-        doomed |= {name for name in _LISTED if name in item}
-    for name, value in {**place.attributes(), **limits, **said}.items():
+    limits = encode_limits(change.limits or ())
+    for name, value in {**place.attributes(), **said, **limits}.items():
         e.set(name, e.value(value))
-    for name in sorted(doomed):
-        e.remove(name)
-    e.add(_VERSION, stored.version + 1 - (_version(stored.item) or 0))
-    return e, has_limits
-
-
-def stripping(stored: Stored) -> Expression:
-    """The update that removes what the record says, and leaves what nobody here knows."""
-    e = stored.as_seen
-    for name in stored.item or ():
-        if _is_said(name) or name in _LISTED:
+    if change.limits is not None:
+        for name in _stale(stored.item or {}, {limit.name for limit in change.limits}):
             e.remove(name)
+    e.add(_VERSION, stored.version + 1 - (_version(stored.item) or 0))
     return e
 
 
-def _unchanged(e: Expression, item: Item | None) -> Expression:
-    version = _version(item)
-    if version is None:
+def _unchanged(item: Item | None) -> Expression:
+    e, version = Expression(), _version(item)
+    if item is None:
+        e.require("is new", f"attribute_not_exists({e.name('PK')})")
+    elif version is None:
+        e.require("exists", f"attribute_exists({e.name('PK')})")
         e.require("is unversioned", f"attribute_not_exists({e.name(_VERSION)})")
     else:
         e.require("has this version", f"{e.name(_VERSION)} = {e.value(version)}")
@@ -180,11 +156,6 @@ def _version(item: Item | None) -> int | None:
 
 def _stored_version(fields: Fields) -> int | None:
     return fields.maybe_integer(_VERSION)
-
-
-def _is_limit(attribute: str) -> bool:
-    parsed = parse_limit_attr(attribute)
-    return parsed is not None and parsed[1] in LIMIT_FIELDS
 
 
 def _is_said(attribute: str) -> bool:

@@ -11,7 +11,7 @@ from ...core.naming import validate_identifier
 from ...ports.repository_protocol import ConfigPage
 from .audit import Recorder
 from .codec import decode_config, decode_entity
-from .config_records import Place, Stored, setting, stripping
+from .config_records import Place, Stored, setting
 from .pages import Query, read_pages
 from .races import race, won
 from .registries import Registries
@@ -54,10 +54,9 @@ class DynamoConfigs:
 
         async def attempt() -> int | None:
             stored = await self._stored(place)
-            update, has_limits = setting(stored, change)
             actions = [
-                self._table.updating(place.key, update),
-                *self._registering(stored, has_limits=has_limits),
+                self._table.updating(place.key, setting(stored, change)),
+                *self._registering(stored, is_there=True),
                 recording,
             ]
             if stored.item is None:
@@ -75,8 +74,9 @@ class DynamoConfigs:
             if not stored.says:
                 return False
             actions = [
-                *self._forgetting(stored),
-                *self._registering(stored, has_limits=False),
+                self._table.deleting(place.key, stored.as_seen),
+                self._table.putting(stored.remains()),
+                *self._registering(stored, is_there=False),
                 recording,
             ]
             return True if await won(self._table, actions) else None
@@ -111,24 +111,15 @@ class DynamoConfigs:
         items = await self._table.batch_get(keys, consistent=True)
         return {key_text(item): item for item in items}
 
-    def _registering(self, stored: Stored, *, has_limits: bool) -> list[Action]:
+    def _registering(self, stored: Stored, *, is_there: bool) -> list[Action]:
         """Tell the registries, where they must know."""
         slot, namespace_id = stored.place.slot, stored.place.namespace_id
         if slot.entity_id is not None:
-            change = int(has_limits) - int(stored.is_listed)
+            change = int(is_there) - int(stored.is_listed)
             return self._registries.counting(namespace_id, {stored.place.resource: change})
         if slot.resource is not None:
-            return [self._registries.listing(namespace_id, slot.resource, has_limits=has_limits)]
+            return [self._registries.listing(namespace_id, slot.resource, is_there=is_there)]
         return []
-
-    def _forgetting(self, stored: Stored) -> list[Action]:
-        place = stored.place
-        if stored.must_stay:
-            return [self._table.updating(place.key, stripping(stored))]
-        return [
-            self._table.deleting(place.key, stored.as_seen),
-            self._table.putting(stored.remains()),
-        ]
 
 
 def _config(item: Item | None) -> LimiterConfig | None:

@@ -143,7 +143,7 @@ class DynamoNamespaces:
 
     async def _purge_data(self, namespace_id: str) -> int:
         purged = await self._delete_all(Query(namespace_id, index="GSI4"))
-        # Its registries, which are in no index.
+        # Older clients left records of this partition out of the index.
         purged += await self._delete_all(Query(pk_system(namespace_id), attributes=("PK", "SK")))
         for _ in range(_PURGE_ROUNDS):
             late = await self._still_there(namespace_id)

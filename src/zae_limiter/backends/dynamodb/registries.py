@@ -25,16 +25,18 @@ class Registries:
 
     def counting(self, namespace_id: str, changes: Mapping[str, int]) -> list[Action]:
         """Count entities with limits of their own up or down, by resource."""
-        update = Expression()
+        if not any(changes.values()):
+            return []
+        update = _found_in(namespace_id)
         for resource, change in changes.items():
             update.add(name_attr(resource), change)
         record = key(pk_system(namespace_id), sk_entity_config_resources())
-        return [self._table.updating(record, update)] if any(changes.values()) else []
+        return [self._table.updating(record, update)]
 
-    def listing(self, namespace_id: str, resource: str, *, has_limits: bool) -> Action:
+    def listing(self, namespace_id: str, resource: str, *, is_there: bool) -> Action:
         """List a resource as one with defaults, or no longer."""
-        update = Expression()
-        if has_limits:
+        update = _found_in(namespace_id)
+        if is_there:
             update.include("resources", resource)
         else:
             update.exclude("resources", resource)
@@ -51,6 +53,14 @@ class Registries:
         record = key(pk_system(namespace_id), sk_resources())
         item = await self._table.get(record, consistent=True)
         return [] if item is None else sorted(Fields(item).value("resources") or ())
+
+
+def _found_in(namespace_id: str) -> Expression:
+    """An update of a record that a purge of the namespace must find."""
+    e = Expression()
+    e.set("GSI4PK", e.value(namespace_id))
+    e.set("GSI4SK", e.value(pk_system(namespace_id)))
+    return e
 
 
 def _counted(fields: Fields) -> list[str]:
