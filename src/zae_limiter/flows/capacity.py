@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from ..core.composite import Bucket, BucketAddress, bucket_states, refill
 from ..core.judge import judge_shards
@@ -13,6 +13,8 @@ from .cascade import Request, charges
 from .charge import Charge, view
 from .scope import Scope
 from .shards import read_all
+
+_READ_AT_ONCE = 32
 
 
 async def _views(scope: Scope, request: Request) -> list[tuple[Charge, list[Bucket]]]:
@@ -78,17 +80,34 @@ async def get_resource_capacity(
     validate_resource(resource)
     validate_limit_name(limit_name, "limit_name")
     found = await scope.store.buckets.of_resource(scope.namespace_id, resource)
-    counted = {
-        address: refill(bucket, scope.io.now_ms())
-        for address, bucket in found.items()
-        if limit_name in bucket.cells and not (parents_only and bucket.parent_id)
-    }
+    wanted = {address: bucket for address, bucket in found.items() if limit_name in bucket.cells}
+    if parents_only:
+        children = await _children(scope, wanted)
+        wanted = {a: bucket for a, bucket in wanted.items() if a.entity_id not in children}
+    now_ms = scope.io.now_ms()
+    counted = {address: refill(bucket, now_ms) for address, bucket in wanted.items()}
     entities = list(_entity_capacities(counted, limit_name))
     capacity = sum(entity.capacity for entity in entities)
     free = sum(entity.available for entity in entities)
     return ResourceCapacity(
         resource, limit_name, capacity, free, _utilization_pct(capacity, free), entities
     )
+
+
+async def _children(scope: Scope, buckets: Mapping[BucketAddress, Bucket]) -> set[str]:
+    """Entities with a parent. A bucket that names one is right; one that does not may have
+    been stamped before its entity was made."""
+    named = {address.entity_id for address, bucket in buckets.items() if bucket.parent_id}
+    doubtful = sorted({address.entity_id for address in buckets} - named)
+    for start in range(0, len(doubtful), _READ_AT_ONCE):
+        ids = doubtful[start : start + _READ_AT_ONCE]
+        reads = [scope.store.entities.read(scope.namespace_id, entity_id) for entity_id in ids]
+        for entity in await scope.io.gather(reads):
+            if isinstance(entity, BaseException):
+                raise entity
+            if entity is not None and entity.parent_id is not None:
+                named.add(entity.id)
+    return named
 
 
 def _entity_capacities(
