@@ -26,6 +26,7 @@ class Charge:
     """One bucket that a request is about to charge.
 
     `overridden`: the caller brought the limits, so there is nothing to resolve again.
+    `operation`: the id of whatever is written for it to the item at its address.
     `sent`: charges by operation whose outcome is not known yet, or will never be.
     `entries`: what was taken, and where. `shards`: the items as they were left.
     """
@@ -35,6 +36,7 @@ class Charge:
     wanted_milli: Mapping[str, int]
     is_leaf: bool
     overridden: bool
+    operation: str = ""
     sent: Sequence[tuple[str, Entry]] = ()
     entries: list[Entry] = field(default_factory=list)
     shards: Sequence[Bucket] = ()

@@ -35,11 +35,16 @@ async def take(scope: Scope, charge: Charge, *, speculative: bool = True) -> Tak
 
 
 async def _take_here(scope: Scope, charge: Charge, speculative: bool) -> Taken | Shortage:
-    """Charge one item."""
+    """Charge one item.
+
+    All writes that are tried for it have one id: if one of them lands late, after it was
+    given up for lost, the item knows that it has been charged already.
+    """
+    charge.operation = scope.io.operation_id()
     outcome: Outcome
     if speculative:
-        io, image = scope.io, scope.images.get(charge.address)
-        first = plan_first(charge.intent, image, io.operation_id(), io.now_ms())
+        image = scope.images.get(charge.address)
+        first = plan_first(charge.intent, image, charge.operation, scope.io.now_ms())
         outcome = await _dispatch(scope, charge, first)
     else:
         outcome = await _look(scope, charge)
@@ -85,7 +90,7 @@ async def _plan(
     io, bucket = scope.io, outcome.bucket
     if bucket.fingerprint != charge.limits.fingerprint:
         await _adopt(scope, charge)
-    decided = plan(charge.intent, bucket, io.operation_id(), io.now_ms())
+    decided = plan(charge.intent, bucket, charge.operation, io.now_ms())
     match decided:
         case Short():
             if bucket.fingerprint != charge.limits.fingerprint:
@@ -104,7 +109,7 @@ async def _plan_absent(scope: Scope, charge: Charge) -> Write | Shortage | Refus
             return Refused(made)
         charge.address = charge.address._replace(shard=0)
         scope.shard_counts.discard(charge.address)
-    planned = plan_create(charge.intent, scope.io.operation_id(), scope.io.now_ms())
+    planned = plan_create(charge.intent, charge.operation, scope.io.now_ms())
     return shortage(charge, [planned.bucket]) if isinstance(planned, Short) else planned
 
 
@@ -129,9 +134,13 @@ async def _adopt(scope: Scope, charge: Charge) -> None:
         return
     if charge.is_leaf:
         require_known(charge.wanted_milli, resolution.limits, "consume")
-    charge.intent = intent_for(
+    intent = intent_for(
         scope, resolution, resolution.limits, charge.wanted_milli, charge.intent.acquires
     )
+    if intent.takes_milli != charge.intent.takes_milli:
+        # What was tried before must not be taken for this, should it land late.
+        charge.operation = scope.io.operation_id()
+    charge.intent = intent
 
 
 async def _restamp(scope: Scope, charge: Charge, bucket: Bucket) -> None:
