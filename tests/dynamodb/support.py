@@ -10,12 +10,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from tests.servers.chaos import THROTTLED, ChaosProxy, Pass
 from tests.servers.processes import Server
 from zae_limiter.backends.dynamodb.opening import Creation
 from zae_limiter.backends.dynamodb.schema import key
 from zae_limiter.backends.dynamodb.store import DynamoStore
 from zae_limiter.backends.dynamodb.wire.values import from_item, to_item
 from zae_limiter.core.audit import AuditEvent, ulid
+from zae_limiter.core.exceptions import StorageUnavailable
 from zae_limiter.core.windows import iso_ms
 from zae_limiter.ports.clock import Clock
 from zae_limiter.ports.io import Io
@@ -80,6 +82,20 @@ def event(io: Io, entity_id: str = "key-1", action: str = "limits_set") -> Audit
     """A new audit event."""
     now_ms = io.now_ms()
     return AuditEvent(ulid(now_ms, io.entropy()), iso_ms(now_ms), action, entity_id, "admin")
+
+
+def interrupted(
+    driver: Runner, proxy: ChaosProxy, passed: int, flow: Coroutine[Any, Any, Any]
+) -> StorageUnavailable | None:
+    """How a flow fails when only so many of its requests pass; None when those suffice."""
+    proxy.use([*[Pass()] * passed, *[THROTTLED] * 50])
+    try:
+        driver.run(flow)
+    except StorageUnavailable as error:
+        return error
+    finally:
+        proxy.use(())
+    return None
 
 
 async def put(store: DynamoStore, **values: Any) -> None:

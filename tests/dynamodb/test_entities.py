@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.servers.chaos import THROTTLED, Answer, ChaosProxy, DropAnswer, Pass
+from tests.servers.chaos import Answer, ChaosProxy, DropAnswer, Pass
 from zae_limiter.backends.dynamodb.store import DynamoStore
 from zae_limiter.core.composite import BucketAddress
 from zae_limiter.core.exceptions import StorageUnavailable, StoredDataError
@@ -19,7 +19,7 @@ from zae_limiter.core.planner import Intent, plan_create
 from zae_limiter.core.writes import Create
 from zae_limiter.ports.io import Io
 
-from .support import NS, Costs, Runner, event, everything, get, put
+from .support import NS, Costs, Runner, event, everything, get, interrupted, put
 
 CHILD = Entity("key-1", "Key", "org-1", True, {"": "empty", "\0": "nul"}, "2024-01-01T00:00:00Z")
 LIMITS = LimitSet.of([Limit.per_minute("rpm", 100)])
@@ -208,17 +208,14 @@ def test_an_interrupted_deletion_is_ambiguous_and_goes_on_when_it_is_called_agai
     patient.run(fill(shaky))
     interruptions = 0
     for passed in range(30):
-        proxy.use([*[Pass()] * passed, *[THROTTLED] * 50])
-        try:
-            patient.run(shaky.entities.delete(NS, "key-1", deletion(patient.io)))
+        deleting = shaky.entities.delete(NS, "key-1", deletion(patient.io))
+        error = interrupted(patient, proxy, passed, deleting)
+        if error is None:
             break
-        except StorageUnavailable as error:
-            assert error.ambiguous
-            assert "call it again" in str(error)
-        proxy.use(())
+        assert error.ambiguous
+        assert "call it again" in str(error)
         assert patient.run(shaky.entities.read(NS, "key-1")), "It goes last"
         interruptions += 1
-    proxy.use(())
     assert interruptions >= 3
     assert left_of(patient.run(everything(shaky)), "key-1") == []
     assert patient.run(shaky.configs.resources_with_entity_limits(NS)) == []
