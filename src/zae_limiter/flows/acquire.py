@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 
-from ..core.composite import BucketAddress
 from ..core.exceptions import RateLimitExceeded, StorageUnavailable
 from ..core.ledger import Ledger
-from ..core.naming import WCU
 from ..core.operations import Landing, landing
-from ..core.writes import Adjust
-from .charge import ONE_WRITE_MILLI, Charge, Shortage, Taken, status_of
+from .charge import Charge, Shortage, Taken, status_of
 from .scope import Scope
-from .send import send
+from .settle import refund
 from .take import take
-
-logger = logging.getLogger("zae_limiter")
 
 
 class Refusal(Exception):
@@ -83,40 +77,3 @@ async def _find_out(scope: Scope, charge: Charge) -> None:
         for operation, entry in charge.sent
         if landing(operation, found.get(entry.address)) is Landing.LANDED
     ]
-
-
-async def refund(scope: Scope, ledger: Ledger) -> None:
-    """Give back everything the ledger holds. A failure is logged: the tokens stay charged."""
-    flows = [
-        _adjust(scope, address, deltas_milli, acquires)
-        for address, deltas_milli, acquires in ledger.refunds()
-    ]
-    for outcome in await scope.io.gather(flows):
-        if isinstance(outcome, BaseException):
-            logger.warning("Refund failed, the tokens stay charged: %s", outcome)
-    scope.turnstiles.nudge(entry.address for entry in ledger.entries)
-
-
-async def settle(scope: Scope, ledger: Ledger) -> None:
-    """Write the corrections the ledger was told of, one write for each bucket."""
-    if not ledger.pending_milli:
-        return
-    flows = [
-        _adjust(scope, address, deltas_milli, 0) for address, deltas_milli in ledger.corrections()
-    ]
-    outcomes = await scope.io.gather(flows)
-    scope.turnstiles.nudge(entry.address for entry in ledger.entries)
-    for outcome in outcomes:
-        if isinstance(outcome, BaseException):
-            raise outcome
-
-
-async def _adjust(
-    scope: Scope, address: BucketAddress, deltas_milli: dict[str, int], acquires: int
-) -> None:
-    io = scope.io
-    if scope.store.buckets.metered:
-        deltas_milli = {**deltas_milli, WCU: ONE_WRITE_MILLI}
-    seen = scope.images.get(address)
-    write = Adjust(io.operation_id(), io.now_ms(), deltas_milli, acquires, seen)
-    await send(scope, address, write)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from ..core.composite import Bucket, BucketAddress, at, full_bucket
 from ..core.composite import take as taken_from
@@ -15,7 +16,9 @@ from ..core.models import LimitStatus
 from ..core.naming import WCU
 from ..core.planner import Intent
 from .config_cache import Resolution
-from .scope import Scope
+
+if TYPE_CHECKING:
+    from .scope import Scope
 
 # What each write spends of an item's own allowance, where the store meters writes.
 ONE_WRITE_MILLI = 1000
@@ -29,6 +32,7 @@ class Charge:
     `operation`: the id of whatever is written for it to the item at its address.
     `sent`: charges by operation whose outcome is not known yet, or will never be.
     `entries`: what was taken, and where. `shards`: the items as they were left.
+    `is_joint`: the sum of several charges, which may differ in what they want of other limits.
     """
 
     address: BucketAddress
@@ -40,6 +44,7 @@ class Charge:
     sent: Sequence[tuple[str, Entry]] = ()
     entries: list[Entry] = field(default_factory=list)
     shards: Sequence[Bucket] = ()
+    is_joint: bool = False
 
     @property
     def limits(self) -> LimitSet:
@@ -50,6 +55,10 @@ class Charge:
         charged_milli = dict(takes_milli)
         charged_milli.pop(WCU, None)
         return Entry(address, frozenset(self.intent.limits.by_name), charged_milli, acquires)
+
+
+class LimitsDiffer(Exception):
+    """The item carries other limits than a joint charge: its parts have to go one by one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,11 @@ from ..core.ledger import Ledger
 from ..core.limit import LimitSet
 from ..core.models import OnUnavailable
 from ..core.naming import validate_amount, validate_consume
-from .acquire import Refusal, refund, settle, take_all
+from .acquire import Refusal, take_all
 from .cascade import Request, charges, make_request
 from .charge import require_known
 from .scope import Scope
+from .settle import refund, settle
 from .waiting import take_in_time
 
 logger = logging.getLogger("zae_limiter")

@@ -10,6 +10,8 @@ from ..ports.io import Io
 from ..ports.repository_protocol import RepositoryProtocol
 from .bounded import Bounded
 from .config_cache import ConfigCache
+from .lanes import Lanes
+from .refusals import Refusals
 from .turnstile import Turnstiles
 
 DEFAULT_TTL_MULTIPLIER = 7
@@ -22,6 +24,8 @@ class Scope:
 
     `images`: buckets as they were last seen here, to plan the next write from.
     `shard_counts`: into how many items a bucket has been split, where more than one.
+    `lanes`: who is writing to which item. `coalesces`: writes that meet there go together.
+    `linger_s`: how long a write waits for others that may come.
     """
 
     store: RepositoryProtocol
@@ -31,6 +35,10 @@ class Scope:
     turnstiles: Turnstiles = field(default_factory=Turnstiles)
     images: Bounded[BucketAddress, Bucket] = field(default_factory=lambda: Bounded(MAX_IMAGES))
     shard_counts: Bounded[BucketAddress, int] = field(default_factory=lambda: Bounded(MAX_IMAGES))
+    refusals: Refusals = field(default_factory=lambda: Refusals(ttl_seconds=0))
+    lanes: Lanes = field(default_factory=Lanes)
+    coalesces: bool = False
+    linger_s: float = 0
     bucket_ttl_multiplier: int = DEFAULT_TTL_MULTIPLIER
     stack_name: str = ""
     region: str | None = None

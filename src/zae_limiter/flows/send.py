@@ -40,17 +40,18 @@ async def send_all(scope: Scope, writes: Sequence[Addressed]) -> list[Outcome]:
 async def _send_again(
     scope: Scope, writes: Sequence[Addressed], error: StorageUnavailable
 ) -> list[Outcome]:
-    """Retry a failure that may pass, a bounded number of times.
+    """After an ambiguous failure, find out what happened, and repeat what did not, a bounded
+    number of times. Anything else a store has tried as often as makes sense.
 
-    After an ambiguous failure the buckets themselves tell whether the writes had landed.
-    They are sent again only if they surely had not; where that cannot be told, the failure is
-    raised and stays ambiguous: what may have been charged is not charged again.
+    The buckets themselves tell whether the writes had landed. They are sent again only if they
+    surely had not; where that cannot be told, the failure is raised and stays ambiguous: what
+    may have been charged is not charged again.
     """
     for delay_s in _RETRY_DELAYS_S:
-        if not error.retryable:
+        if not (error.retryable and error.ambiguous):
             break
         await scope.io.pause(delay_s)
-        landed = await _landed(scope, writes, error) if error.ambiguous else None
+        landed = await _landed(scope, writes, error)
         if landed is not None:
             return landed
         try:

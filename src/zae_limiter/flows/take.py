@@ -8,27 +8,49 @@ from ..core.naming import WCU
 from ..core.planner import Crowded, Short, plan, plan_create, plan_first, plan_restamp
 from ..core.shards import MAX_SHARDS
 from ..core.writes import Absent, Granted, Outcome, Refused, Write
-from .charge import Charge, Shortage, Taken, intent_for, require_known, shortage
+from .charge import (
+    Charge,
+    LimitsDiffer,
+    Shortage,
+    Taken,
+    intent_for,
+    require_known,
+    shortage,
+)
+from .joint import take_joined
 from .resolve import resolve_afresh
 from .scope import Scope
 from .send import send
 from .shards import draw, make_shard, others, split_shard
 from .withdraw import withdraw
 
-# Each failed attempt means that another client succeeded; a bound keeps it finite.
-_MAX_ATTEMPTS = 64
+# Each lost race means that another client won it; a bound keeps it finite.
+_MAX_ATTEMPTS = 96
+_PATIENCE = 6
+_LONGEST_NAP_MS = 32
 _OTHER_SHARDS = 2
 
 
 async def take(scope: Scope, charge: Charge, *, speculative: bool = True) -> Taken | Shortage:
     """Charge the bucket, in one call when the item that is drawn has the balance."""
+    known = scope.refusals.recall(charge, scope.io.now_ms())
+    if known is not None:
+        return known
+    outcome = await _take_anywhere(scope, charge, speculative)
+    if isinstance(outcome, Shortage):
+        scope.refusals.keep(outcome, scope.io.now_ms())
+    return outcome
+
+
+async def _take_anywhere(scope: Scope, charge: Charge, speculative: bool) -> Taken | Shortage:
+    """Charge the item that is drawn, else another, else several at once."""
     charge.address = draw(scope, charge.address)
-    outcome = await _take_here(scope, charge, speculative)
+    outcome = await take_joined(scope, charge, speculative, _take_here)
     if isinstance(outcome, Taken) or scope.shard_count(charge.address) == 1:
         return outcome
     for address in others(scope, charge.address, _OTHER_SHARDS):
         charge.address = address
-        outcome = await _take_here(scope, charge, speculative)
+        outcome = await take_joined(scope, charge, speculative, _take_here)
         if isinstance(outcome, Taken):
             return outcome
     return await withdraw(scope, charge)
@@ -48,9 +70,11 @@ async def _take_here(scope: Scope, charge: Charge, speculative: bool) -> Taken |
         outcome = await _dispatch(scope, charge, first)
     else:
         outcome = await _look(scope, charge)
-    for _ in range(_MAX_ATTEMPTS):
+    for attempt in range(_MAX_ATTEMPTS):
         if isinstance(outcome, Granted):
             return Taken(charge)
+        if attempt >= _PATIENCE and isinstance(outcome, Refused):
+            outcome = await _make_room(scope, charge, outcome, attempt - _PATIENCE)
         planned = await _plan(scope, charge, outcome)
         match planned:
             case Shortage():
@@ -60,6 +84,15 @@ async def _take_here(scope: Scope, charge: Charge, speculative: bool) -> Taken |
             case _:
                 outcome = await _dispatch(scope, charge, planned)
     raise StorageUnavailable(f"{charge.address} is too contended")
+
+
+async def _make_room(scope: Scope, charge: Charge, outcome: Refused, lost: int) -> Refused | Absent:
+    """Too many want this item at once: spread it if that is possible, else step back a while."""
+    if charge.intent.metered and outcome.bucket.shard_count < MAX_SHARDS:
+        return await _spread(scope, charge, outcome.bucket)
+    longest_ms = min(_LONGEST_NAP_MS, 1 << min(lost, 10))
+    await scope.io.pause(scope.io.entropy() % (longest_ms * 1000) / 1_000_000)
+    return await _look(scope, charge)
 
 
 async def _dispatch(scope: Scope, charge: Charge, write: Write) -> Outcome:
@@ -128,6 +161,8 @@ async def _adopt(scope: Scope, charge: Charge) -> None:
     """The bucket carries other limits than we knew: look once whether ours are out of date."""
     if charge.overridden:
         return
+    if charge.is_joint:
+        raise LimitsDiffer
     charge.overridden = True
     resolution = await resolve_afresh(scope, charge.address.entity_id, charge.address.resource)
     if resolution.limits is None:

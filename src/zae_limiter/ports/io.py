@@ -19,8 +19,9 @@ class Signal(Protocol):
     def set(self) -> None:
         """Wake the waiter. Safe to call from any thread, and more than once."""
 
-    async def wait(self, seconds: float) -> bool:
-        """Wait until set, at most this long. True when it was set. May be cancelled."""
+    async def wait(self, seconds: float | None) -> bool:
+        """Wait until set, at most this long by the clock; None waits however long it takes.
+        True when it was set. May be cancelled."""
 
 
 class Io(Protocol):

@@ -77,7 +77,9 @@ class _AsyncioSignal:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._event.set)
 
-    async def wait(self, seconds: float) -> bool:
+    async def wait(self, seconds: float | None) -> bool:
+        if seconds is None:
+            return await self._event.wait()
         if not self._event.is_set() and self._clock.pass_time(seconds):
             await asyncio.sleep(0)
             return self._event.is_set()

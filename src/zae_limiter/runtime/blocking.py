@@ -35,7 +35,9 @@ class _BlockingSignal:
     def set(self) -> None:
         self._event.set()
 
-    async def wait(self, seconds: float) -> bool:
+    async def wait(self, seconds: float | None) -> bool:
+        if seconds is None:
+            return self._event.wait()
         if not self._event.is_set() and self._clock.pass_time(seconds):
             return self._event.is_set()
         return self._event.wait(seconds)

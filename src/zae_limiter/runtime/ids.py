@@ -6,6 +6,8 @@ import itertools
 import os
 import secrets
 
+from ..flows.lanes import forget_all
+
 _client = secrets.token_hex(3)
 _numbers = itertools.count()
 
@@ -27,3 +29,4 @@ def _become_another_client() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_become_another_client)
+    os.register_at_fork(after_in_child=forget_all)

@@ -1,0 +1,87 @@
+"""Travelling with others in a lane that is not free."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from ..core.composite import BucketAddress
+from ..core.exceptions import StorageUnavailable
+from .charge import Charge
+from .lanes import Correction, Lanes, Rider
+from .scope import Scope
+
+Together = Callable[[Sequence[Rider]], Awaitable[None]]
+"""Carry out the loads of all riders as one, and give each its outcome."""
+
+
+async def ride(
+    scope: Scope,
+    address: BucketAddress,
+    load: Charge | Correction,
+    together: Together,
+    can_ride: Callable[[Rider], bool],
+) -> Rider:
+    """Wait for the next flight, or be its pilot; returns with the outcome, or raises it."""
+    rider = Rider(scope.io.signal(), load)
+    scope.lanes.join(address, rider)
+    interruption = await _wait(scope.lanes, address, rider)
+    if rider.is_pilot:
+        await _pilot(scope, address, rider, together, can_ride)
+    if interruption is not None:
+        raise interruption
+    if isinstance(rider.outcome, BaseException):
+        raise rider.outcome
+    return rider
+
+
+async def _wait(lanes: Lanes, address: BucketAddress, rider: Rider) -> BaseException | None:
+    """Until this rider is the pilot, or its flight has ended.
+
+    Whoever is interrupted before boarding leaves the line. One whose charge is under way must
+    know what came of it before it can be given back, and a correction is never given up: the
+    interruption is returned, to be raised afterwards.
+    """
+    interruption: BaseException | None = None
+    while not rider.is_pilot and rider.outcome is None:
+        try:
+            await rider.signal.wait(None)
+        except BaseException as error:
+            if isinstance(rider.load, Charge) and lanes.give_up(address, rider):
+                raise
+            interruption = interruption or error
+    return interruption
+
+
+async def _pilot(
+    scope: Scope,
+    address: BucketAddress,
+    pilot: Rider,
+    together: Together,
+    can_ride: Callable[[Rider], bool],
+) -> None:
+    riders = [pilot]
+    try:
+        if scope.coalesces:
+            if scope.linger_s:
+                await scope.io.pause(scope.linger_s)
+            riders += scope.lanes.board(address, can_ride)
+        await together(riders)
+    except BaseException as error:
+        _fail(riders, error)
+    finally:
+        scope.lanes.end(address)
+        for rider in riders[1:]:
+            rider.signal.set()
+
+
+def _fail(riders: Sequence[Rider], error: BaseException) -> None:
+    """One flight failing fails its riders. What is no failure of the flight, such as an
+    interrupt, is the pilot's alone; the others only learn that nobody knows the outcome."""
+    for rider in riders:
+        if rider.outcome is None:
+            shared = rider is riders[0] or isinstance(error, Exception)
+            rider.outcome = (
+                error
+                if shared
+                else StorageUnavailable("The write was interrupted", error, ambiguous=True)
+            )

@@ -1,0 +1,64 @@
+"""Buckets known to be short: who asks again too soon is refused without a call.
+
+After a refusal the bucket is remembered as it was, for a second at most. Until then only
+time makes a request fit, and how much time is known. A refund or correction of this process
+drops the memory; one of another process is noticed when the second is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ..core.composite import Bucket, BucketAddress, refill
+from ..core.judge import judge_shards
+from .bounded import Bounded
+from .charge import Charge, Shortage
+
+MAX_REMEMBERED = 10_000
+DEFAULT_TTL_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Memory:
+    shards: Sequence[Bucket]
+    until_ms: int
+
+
+@dataclass(slots=True)
+class Refusals:
+    """What this process was lately refused. `ttl_seconds` of nothing remembers nothing."""
+
+    ttl_seconds: float = DEFAULT_TTL_SECONDS
+    recalled: int = 0
+    _short: Bounded[BucketAddress, _Memory] = field(default_factory=lambda: Bounded(MAX_REMEMBERED))
+
+    def recall(self, charge: Charge, now_ms: int) -> Shortage | None:
+        """The refusal that the store would answer with, if that is known."""
+        if not len(self._short):
+            return None
+        memory = self._short.get(charge.address._replace(shard=0))
+        if memory is None or not self._holds(memory, charge, now_ms):
+            return None
+        shards = [refill(bucket, now_ms) for bucket in memory.shards]
+        wait_ms = judge_shards(shards, charge.intent.takes_milli).wait_ms
+        if not wait_ms:
+            return None
+        self.recalled += 1
+        return Shortage(charge, shards, wait_ms)
+
+    def _holds(self, memory: _Memory, charge: Charge, now_ms: int) -> bool:
+        known = memory.shards[0].fingerprint == charge.limits.fingerprint
+        return known and now_ms < memory.until_ms
+
+    def keep(self, short: Shortage, now_ms: int) -> None:
+        """Remember a refusal of the store's."""
+        if self.ttl_seconds and short.shards:
+            until_ms = now_ms + int(self.ttl_seconds * 1000)
+            home = short.charge.address._replace(shard=0)
+            self._short.put(home, _Memory(short.shards, until_ms))
+
+    def forget(self, address: BucketAddress) -> None:
+        """Tokens came back, or something else changed."""
+        if len(self._short):
+            self._short.discard(address._replace(shard=0))

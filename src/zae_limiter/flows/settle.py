@@ -1,0 +1,87 @@
+"""Corrections and refunds: unconditional writes, one for each bucket item."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from ..core.composite import BucketAddress
+from ..core.ledger import Ledger
+from ..core.naming import WCU
+from ..core.writes import Adjust
+from .charge import ONE_WRITE_MILLI
+from .flight import ride
+from .lanes import Corrected, Correction, Rider
+from .scope import Scope
+from .send import send
+
+logger = logging.getLogger("zae_limiter")
+
+
+async def refund(scope: Scope, ledger: Ledger) -> None:
+    """Give back everything the ledger holds. A failure is logged: the tokens stay charged."""
+    flows = [
+        _adjust(scope, address, Correction(deltas_milli, acquires))
+        for address, deltas_milli, acquires in ledger.refunds()
+    ]
+    for outcome in await scope.io.gather(flows):
+        if isinstance(outcome, BaseException):
+            logger.warning("Refund failed, the tokens stay charged: %s", outcome)
+    scope.turnstiles.nudge(entry.address._replace(shard=0) for entry in ledger.entries)
+
+
+async def settle(scope: Scope, ledger: Ledger) -> None:
+    """Write the corrections the ledger was told of, one write for each bucket."""
+    if not ledger.pending_milli:
+        return
+    flows = [
+        _adjust(scope, address, Correction(deltas_milli, 0))
+        for address, deltas_milli in ledger.corrections()
+    ]
+    outcomes = await scope.io.gather(flows)
+    scope.turnstiles.nudge(entry.address._replace(shard=0) for entry in ledger.entries)
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            raise outcome
+
+
+async def _adjust(scope: Scope, address: BucketAddress, correction: Correction) -> None:
+    if scope.lanes.start(address):
+        try:
+            await _send(scope, address, correction)
+        finally:
+            scope.lanes.end(address)
+        return
+
+    async def together(riders: Sequence[Rider]) -> None:
+        await _send(scope, address, _sum(riders))
+        for rider in riders:
+            rider.outcome = Corrected()
+
+    await ride(scope, address, correction, together, _is_correction)
+
+
+def _is_correction(rider: Rider) -> bool:
+    return isinstance(rider.load, Correction)
+
+
+def _sum(riders: Sequence[Rider]) -> Correction:
+    """All corrections as one."""
+    deltas_milli: dict[str, int] = {}
+    acquires = 0
+    for rider in riders:
+        assert isinstance(rider.load, Correction)
+        acquires += rider.load.acquires
+        for name, delta_milli in rider.load.deltas_milli.items():
+            deltas_milli[name] = deltas_milli.get(name, 0) + delta_milli
+    return Correction(deltas_milli, acquires)
+
+
+async def _send(scope: Scope, address: BucketAddress, correction: Correction) -> None:
+    io, deltas_milli = scope.io, correction.deltas_milli
+    scope.refusals.forget(address)
+    if scope.store.buckets.metered:
+        deltas_milli = {**deltas_milli, WCU: ONE_WRITE_MILLI}
+    seen = scope.images.get(address)
+    write = Adjust(io.operation_id(), io.now_ms(), deltas_milli, correction.acquires, seen)
+    await send(scope, address, write)
