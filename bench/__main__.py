@@ -1,0 +1,5 @@
+"""Entry point of `python -m bench`."""
+
+from .command import main
+
+main()

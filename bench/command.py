@@ -1,0 +1,110 @@
+"""The command line of the benchmark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from .crew import MeasurementFailed
+from .peers import environment
+from .results import default_path, machine, save, to_json
+from .runner import Agenda, Step, choose, run
+from .table import table
+from .workloads import WORKLOADS
+from .workloads.workload import FULL, NORMAL, QUICK, Scale
+
+_WIDTH = 156
+_errors = Console(stderr=True)
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--quick", is_flag=True, help="A smoke test: everything once, and hardly at all.")
+@click.option("--full", is_flag=True, help="Also what takes long: a million entities in SQLite.")
+@click.option("--rounds", type=click.IntRange(1), help="How often each case is measured.")
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="NAME",
+    help="A workload, or workload/case; * stands for anything. May be repeated.",
+)
+@click.option("--json", "path", type=click.Path(path_type=Path), help="Where the JSON file goes.")
+@click.option("--list", "listed", is_flag=True, help="Show the names and end.")
+def main(
+    quick: bool,
+    full: bool,
+    rounds: int | None,
+    only: tuple[str, ...],
+    path: Path | None,
+    listed: bool,
+) -> None:
+    """Compare zae-limiter with other limiters: prints a table and writes a JSON file.
+
+    Everything is measured in this one run, each case in fresh processes, in an order that
+    alternates from round to round. Figures of different runs say little about each other.
+    """
+    scale = _scale(quick, full, rounds)
+    agendas = choose(WORKLOADS, only, scale)
+    if not agendas:
+        raise click.UsageError("nothing has such a name; --list shows all names")
+    if listed:
+        _list(agendas)
+    else:
+        _compare(agendas, scale, path)
+
+
+def _scale(quick: bool, full: bool, rounds: int | None) -> Scale:
+    if quick and full:
+        raise click.UsageError("--quick and --full exclude each other")
+    scale = QUICK if quick else FULL if full else NORMAL
+    return scale if rounds is None else replace(scale, rounds=rounds)
+
+
+def _list(agendas: Sequence[Agenda]) -> None:
+    for agenda in agendas:
+        for case in agenda.cases:
+            click.echo(f"{agenda.workload.name}/{case.name}")
+
+
+def _compare(agendas: Sequence[Agenda], scale: Scale, path: Path | None) -> None:
+    started, about = datetime.now(), machine()
+    try:
+        _prepare(agendas)
+        found = run(agendas, _progress)
+    except (MeasurementFailed, environment.PeersMissing) as error:
+        raise click.ClickException(str(error)) from error
+    except KeyboardInterrupt:
+        _errors.print("Interrupted: no results.")
+        raise SystemExit(130) from None
+    path = path or default_path(started)
+    save(path, to_json(found, scale, about, started))
+    console = Console()
+    console = console if console.is_terminal else Console(width=_WIDTH)
+    console.print(table(found))
+    console.print(f"Details: {path}")
+
+
+def _prepare(agendas: Sequence[Agenda]) -> None:
+    if any(case.subject.is_peer for agenda in agendas for case in agenda.cases):
+        with _errors.status("Looking for the other limiters"):
+            environment.python()
+
+
+def _progress(steps: Sequence[Step]) -> Iterator[Step]:
+    columns = (
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+    )
+    with Progress(*columns, console=_errors, transient=True) as progress:
+        task = progress.add_task("", total=len(steps))
+        for step in steps:
+            progress.update(task, description=str(step))
+            yield step
+            progress.advance(task)

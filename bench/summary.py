@@ -1,0 +1,142 @@
+"""From what processes reported to the figures of a row. Nothing is measured here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from .worker.job import Report
+from .workloads.workload import Case
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One measurement of one case, over all of its processes.
+
+    `calls_per_s` counts calls with the outcome that was expected. `stray` are the others.
+    `bound`: what limits that bind allow in the time that passed.
+    """
+
+    calls_per_s: float
+    cpu_us: float
+    p50_us: float
+    p99_us: float
+    admitted: int
+    stray: int
+    bound: float | None = None
+    footprint_bytes: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A case over all rounds: medians. `better`: how many times faster, or smaller, ours is.
+    `growth`: by which factor the CPU time of a call has grown since the first point."""
+
+    case: Case
+    version: str
+    samples: Sequence[Sample]
+    typical: Sample
+    better: float | None
+    growth: float | None
+
+
+def sample(case: Case, reports: Sequence[Report]) -> Sample:
+    """What the processes of one measurement did together."""
+    calls = sum(report.calls for report in reports)
+    admitted = sum(report.admitted for report in reports)
+    if case.job.measure == "footprint":
+        return Sample(0, 0, 0, 0, admitted, calls - admitted, None, _per_entity(case, reports))
+    elapsed_s = max(r.ended_s for r in reports) - min(r.began_s for r in reports)
+    wanted = calls - admitted if case.expects_refusal else admitted
+    latencies_us = sorted(us for report in reports for us in report.permilles_us)
+    return Sample(
+        wanted / elapsed_s,
+        sum(report.cpu_s for report in reports) * 1e6 / calls,
+        _share(latencies_us, 0.50),
+        _share(latencies_us, 0.99),
+        admitted,
+        0 if case.bounded else calls - wanted,
+        _bound(case, elapsed_s) if case.bounded else None,
+    )
+
+
+def _per_entity(case: Case, reports: Sequence[Report]) -> float:
+    return sum(report.footprint_bytes for report in reports) / case.job.entities
+
+
+def _share(ordered: Sequence[float], share: float) -> float:
+    return ordered[int((len(ordered) - 1) * share)]
+
+
+def _bound(case: Case, elapsed_s: float) -> float:
+    """What the tightest limit lets pass: its capacity, and what it gains in the time."""
+    return min(
+        (quota.capacity + quota.capacity * elapsed_s / quota.period_s) / amount
+        for quota, amount in zip(case.job.quotas, case.job.takes, strict=True)
+    )
+
+
+Taken = Mapping[str, tuple[str, Sequence[Sample]]]
+"""By the name of the case: the version that was measured, and a sample for each round."""
+
+
+def rows(cases: Sequence[Case], taken: Taken) -> list[Row]:
+    """The rows of a workload."""
+    return [_row(case, cases, taken) for case in cases]
+
+
+def _row(case: Case, cases: Sequence[Case], taken: Taken) -> Row:
+    version, samples = taken[case.name]
+    ours = next((o for o in cases if o.point == case.point and o.subject.is_baseline), None)
+    first = next(other for other in cases if other.subject == case.subject)
+    return Row(
+        case,
+        version,
+        samples,
+        _typical(samples),
+        _compare(ours, case, taken),
+        None if case is first else _growth(taken[first.name][1], samples),
+    )
+
+
+def _compare(ours: Case | None, case: Case, taken: Taken) -> float | None:
+    if ours is None or ours is case or case.bounded:
+        return None
+    return _better(taken[ours.name][1], taken[case.name][1])
+
+
+def _typical(samples: Sequence[Sample]) -> Sample:
+    bounds = [s.bound for s in samples if s.bound is not None]
+    footprints = [s.footprint_bytes for s in samples if s.footprint_bytes is not None]
+    return Sample(
+        median(s.calls_per_s for s in samples),
+        median(s.cpu_us for s in samples),
+        median(s.p50_us for s in samples),
+        median(s.p99_us for s in samples),
+        round(median(s.admitted for s in samples)),
+        max(s.stray for s in samples),
+        median(bounds) if bounds else None,
+        median(footprints) if footprints else None,
+    )
+
+
+def _better(ours: Sequence[Sample], theirs: Sequence[Sample]) -> float:
+    """The median of the rounds' ratios: what disturbs a round disturbs both sides of it."""
+    return median(_ratio(*pair) for pair in zip(ours, theirs, strict=False))
+
+
+def _ratio(ours: Sample, theirs: Sample) -> float:
+    if ours.footprint_bytes is not None and theirs.footprint_bytes is not None:
+        return theirs.footprint_bytes / ours.footprint_bytes
+    return ours.calls_per_s / theirs.calls_per_s if theirs.calls_per_s else float("inf")
+
+
+def _growth(first: Sequence[Sample], samples: Sequence[Sample]) -> float:
+    return median(now.cpu_us / then.cpu_us for then, now in zip(first, samples, strict=False))
+
+
+def keeps_limits(row: Row) -> bool | None:
+    """Whether in every round no more was admitted than the limits allow. None: they do not bind."""
+    kept = [s.admitted <= s.bound for s in row.samples if s.bound is not None]
+    return all(kept) if kept else None

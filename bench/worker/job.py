@@ -1,0 +1,76 @@
+"""What one process is told to do, and what it reports."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+Measure = Literal["pace", "footprint"]
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """A limit: so much at once, and as much again in every period."""
+
+    name: str
+    capacity: int
+    period_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A measurement. `adapter` names the class to measure, as `module:class`.
+
+    Each acquire takes `takes[i]` of `quotas[i]`. Before the clock starts, each of the
+    entities is acquired once if `populate` is set, then `warmup` acquires are made.
+    """
+
+    adapter: str
+    distribution: str
+    quotas: tuple[Quota, ...]
+    takes: tuple[int, ...]
+    entities: int = 1
+    populate: bool = False
+    warmup: int = 200
+    seconds: float = 1.0
+    measure: Measure = "pace"
+    directory: str = ""
+
+    def to_text(self) -> str:
+        """For the command line of the process."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_text(cls, text: str) -> Job:
+        """The inverse of `to_text`."""
+        fields = json.loads(text)
+        quotas = tuple(Quota(**quota) for quota in fields.pop("quotas"))
+        return cls(quotas=quotas, takes=tuple(fields.pop("takes")), **fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a process saw. Times of day are seconds since the epoch.
+
+    `permilles_us`: the latency that 0.1 %, 0.2 %, ... of the calls did not exceed.
+    """
+
+    version: str
+    calls: int = 0
+    admitted: int = 0
+    began_s: float = 0.0
+    ended_s: float = 0.0
+    cpu_s: float = 0.0
+    permilles_us: tuple[float, ...] = ()
+    footprint_bytes: int = 0
+
+    def to_text(self) -> str:
+        """One line of standard output."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_text(cls, text: str) -> Report:
+        """The inverse of `to_text`."""
+        fields = json.loads(text)
+        return cls(permilles_us=tuple(fields.pop("permilles_us")), **fields)

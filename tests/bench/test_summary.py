@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from bench.runner import Agenda, choose, plan
+from bench.subjects import SYNC_MEMORY, THROTTLED
+from bench.summary import Row, Sample, keeps_limits, rows, sample
+from bench.worker.job import Job, Quota, Report
+from bench.worker.measure import permilles_us
+from bench.workloads import WORKLOADS
+from bench.workloads.workload import FULL, NORMAL, QUICK, Case, Scale, plain_job
+
+JOB = replace(
+    plain_job(SYNC_MEMORY, QUICK), quotas=(Quota("requests", 100, 1), Quota("tokens", 1000, 10))
+)
+CASE = Case(SYNC_MEMORY, JOB)
+REPORT = Report("1.0", 10, 10, 1000.0, 1002.0, 0.001, tuple(float(us) for us in range(1, 1000)))
+
+
+def paced(calls_per_s: float, cpu_us: float = 1.0) -> Sample:
+    return Sample(calls_per_s, cpu_us, 1.0, 2.0, 10, 0)
+
+
+def rows_of(cases: list[Case], *samples: list[Sample]) -> list[Row]:
+    taken = {case.name: ("1.0", found) for case, found in zip(cases, samples, strict=True)}
+    return rows(cases, taken)
+
+
+def test_jobs_and_reports_survive_the_way_to_another_process() -> None:
+    assert Job.from_text(JOB.to_text()) == JOB
+    assert Report.from_text(REPORT.to_text()) == REPORT
+
+
+def test_a_sample_adds_up_what_all_processes_did() -> None:
+    late = replace(REPORT, began_s=1001.0, ended_s=1004.0, admitted=6, cpu_s=0.003)
+    found = sample(CASE, [REPORT, late])
+    assert found.calls_per_s == pytest.approx(16 / 4)
+    assert found.cpu_us == pytest.approx(4000 / 20)
+    assert (found.p50_us, found.p99_us) == (500, 989)
+    assert (found.admitted, found.stray) == (16, 4)
+
+
+def test_a_sample_of_refusals_counts_refusals() -> None:
+    found = sample(replace(CASE, expects_refusal=True), [replace(REPORT, admitted=2)])
+    assert found.calls_per_s == pytest.approx(4)
+    assert found.stray == 2
+
+
+@pytest.mark.parametrize(
+    ("takes", "bound"), [((1, 1), 300), ((3, 1), 100), ((1, 10), 120), ((1, 100), 12)]
+)
+def test_the_tightest_limit_bounds_what_is_admitted(takes: tuple[int, ...], bound: float) -> None:
+    case = replace(CASE, bounded=True, job=replace(JOB, takes=takes))
+    assert sample(case, [REPORT]).bound == pytest.approx(bound)
+
+
+@pytest.mark.parametrize(("admitted", "kept"), [((7, 8), True), ((7, 9), False)])
+def test_limits_are_kept_only_if_every_round_kept_them(
+    admitted: tuple[int, int], kept: bool
+) -> None:
+    found = [replace(paced(1), admitted=n, bound=8.0) for n in admitted]
+    (row,) = rows_of([replace(CASE, bounded=True)], found)
+    assert keeps_limits(row) is kept
+
+
+def test_a_ratio_is_the_median_of_the_rounds() -> None:
+    cases = [CASE, Case(THROTTLED, plain_job(THROTTLED, QUICK))]
+    ours, theirs = rows_of(
+        cases, [paced(10), paced(20), paced(60)], [paced(20), paced(10), paced(20)]
+    )
+    assert ours.better is None
+    assert theirs.better == pytest.approx(2)
+    assert theirs.typical.calls_per_s == 20
+
+
+def test_of_memory_the_smaller_one_is_better() -> None:
+    cases = [CASE, Case(THROTTLED, plain_job(THROTTLED, QUICK))]
+    sizes = [[replace(paced(0), footprint_bytes=size)] for size in (200.0, 100.0)]
+    assert rows_of(cases, *sizes)[1].better == pytest.approx(0.5)
+
+
+def test_without_ours_there_is_nothing_to_compare_with() -> None:
+    (row,) = rows_of([Case(THROTTLED, plain_job(THROTTLED, QUICK))], [paced(10)])
+    assert row.better is None
+
+
+def test_growth_is_counted_from_the_first_point() -> None:
+    cases = [replace(CASE, point=point) for point in ("1 limit", "6 limits")]
+    first, last = rows_of(cases, [paced(1, 10), paced(1, 20)], [paced(1, 30), paced(1, 40)])
+    assert first.growth is None
+    assert last.growth == pytest.approx(2.5)
+
+
+def test_rounds_alternate_their_order() -> None:
+    cases = [CASE, replace(CASE, point="b"), replace(CASE, point="c", most_rounds=1)]
+    steps = plan([Agenda(WORKLOADS[0], cases, 3)])
+    assert [step.case.point for step in steps] == ["", "b", "c", "b", "", "", "b"]
+
+
+def test_only_picks_workloads_and_cases() -> None:
+    def names(*only: str) -> list[str]:
+        return [
+            f"{a.workload.name}/{c.name}" for a in choose(WORKLOADS, only, QUICK) for c in a.cases
+        ]
+
+    assert names("sqlite/zae-limiter-*") == [
+        "sqlite/zae-limiter-sync",
+        "sqlite/zae-limiter-async",
+    ]
+    assert {name.split("/")[0] for name in names("refusals-*")} == {
+        "refusals-memory",
+        "refusals-sqlite",
+    }
+    assert names("nothing") == []
+    assert len(names()) == len({*names()}) > 40
+
+
+@pytest.mark.parametrize("scale", [QUICK, NORMAL, FULL])
+def test_ours_comes_first_at_every_point(scale: Scale) -> None:
+    for agenda in choose(WORKLOADS, (), scale):
+        points = {case.point: case for case in reversed(agenda.cases)}
+        assert all(case.subject.is_baseline for case in points.values())
+
+
+def test_permilles_are_ordered_and_within_what_was_seen() -> None:
+    found = permilles_us([*range(1000, 0, -1)])
+    assert found == tuple(share / 1000 for share in range(1, 1000))
+    assert set(permilles_us([7000])) == {7.0}
