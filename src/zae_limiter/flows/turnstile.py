@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 
 from ..core.composite import BucketAddress
 from ..ports.io import Signal
+
+_REMEMBERED_NUDGES = 64
 
 
 @dataclass(slots=True, eq=False)
@@ -23,7 +27,9 @@ class Place:
 class Turnstiles:
     """A queue for each bucket that someone waits for. There are as many as waiters at most."""
 
+    nudges: int = 0
     _queues: dict[BucketAddress, list[Place]] = field(default_factory=dict)
+    _nudged: deque[BucketAddress] = field(default_factory=lambda: deque(maxlen=_REMEMBERED_NUDGES))
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def busy(self, addresses: Iterable[BucketAddress]) -> BucketAddress | None:
@@ -32,6 +38,13 @@ class Turnstiles:
             return None
         with self._lock:
             return next((address for address in addresses if address in self._queues), None)
+
+    def nudged_since(self, address: BucketAddress, nudges: int) -> bool:
+        """Whether the bucket may have changed since there were only so many nudges. Who is
+        about to join a queue was not in it to be told."""
+        with self._lock:
+            later = self.nudges - nudges
+            return later > len(self._nudged) or address in islice(reversed(self._nudged), later)
 
     def join(self, place: Place) -> dict[str, int]:
         """Take a place at the end, and learn what those ahead wait for, in total."""
@@ -59,10 +72,12 @@ class Turnstiles:
         self.nudge([place.address])
 
     def nudge(self, addresses: Iterable[BucketAddress]) -> None:
-        """Tell the first waiter of each bucket that something has changed there."""
-        if not self._queues:
-            return
+        """Tell the first waiter of each bucket that something has changed there, be it at one
+        of its shards."""
+        homes = {address._replace(shard=0) for address in addresses}
         with self._lock:
-            signals = [self._queues[a][0].signal for a in addresses if a in self._queues]
+            self.nudges += len(homes)
+            self._nudged.extend(homes)
+            signals = [self._queues[home][0].signal for home in homes if home in self._queues]
         for signal in signals:
             signal.set()

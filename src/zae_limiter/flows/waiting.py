@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..core.composite import BucketAddress, take
+from ..core.composite import Bucket, BucketAddress, take
 from ..core.exceptions import RateLimitExceeded
 from ..core.judge import judge_shards, statuses
 from ..core.ledger import Ledger
@@ -21,10 +21,12 @@ Served = tuple[list[Charge], Ledger]
 
 @dataclass(frozen=True, slots=True)
 class _Blocked:
-    """The bucket that has to be waited for, and how long by its own account."""
+    """The bucket that has to be waited for, and how long by its own account; and how many
+    nudges there had been when that was found out."""
 
     address: BucketAddress
     wait_ms: float
+    nudges: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +36,8 @@ class _Waiter:
     deadline_ms: int
     speculative: bool
 
-    def left_s(self) -> float:
-        return max(0, self.deadline_ms - self.scope.io.now_ms()) / 1000
+    def left_ms(self) -> int:
+        return max(0, self.deadline_ms - self.scope.io.now_ms())
 
 
 async def take_in_time(
@@ -46,11 +48,12 @@ async def take_in_time(
     What can never fit, or cannot fit in time, is refused at once. Whoever waits for a bucket
     is served before those of this process who ask to wait for it later.
     """
-    deadline_ms = scope.io.now_ms() + int(timeout_s * 1000)
+    deadline_ms = scope.io.now_ms() + round(timeout_s * 1000)
     waiter = _Waiter(scope, request, deadline_ms, speculative)
     planned = await charges(scope, request)
     busy = scope.turnstiles.busy(charge.address for charge in planned)
-    outcome: Served | _Blocked = _Blocked(busy, 0) if busy else await _attempt(waiter)
+    nudges = scope.turnstiles.nudges
+    outcome: Served | _Blocked = _Blocked(busy, 0, nudges) if busy else await _attempt(waiter)
     while isinstance(outcome, _Blocked):
         outcome = await _queue(waiter, outcome)
     return outcome
@@ -59,13 +62,14 @@ async def take_in_time(
 async def _attempt(waiter: _Waiter) -> Served | _Blocked:
     scope = waiter.scope
     planned = await charges(scope, waiter.request)
+    nudges = scope.turnstiles.nudges
     try:
         return planned, await take_all(scope, planned, speculative=waiter.speculative)
     except Refusal as refusal:
-        if refusal.worst.wait_ms > waiter.left_s() * 1000:
+        if refusal.worst.wait_ms > waiter.left_ms():
             raise refusal.to_error() from None
         address = refusal.worst.charge.address._replace(shard=0)
-        return _Blocked(address, refusal.worst.wait_ms)
+        return _Blocked(address, refusal.worst.wait_ms, nudges)
 
 
 async def _queue(waiter: _Waiter, blocked: _Blocked) -> Served | _Blocked:
@@ -77,7 +81,8 @@ async def _queue(waiter: _Waiter, blocked: _Blocked) -> Served | _Blocked:
         if ahead_milli:
             await _refuse_if_hopeless(waiter, place, ahead_milli)
         await _wait_for_turn(waiter, place, ahead_milli)
-        return await _serve(waiter, place, 0 if ahead_milli else blocked.wait_ms)
+        stale = ahead_milli or scope.turnstiles.nudged_since(place.address, blocked.nudges)
+        return await _serve(waiter, place, 0 if stale else blocked.wait_ms)
     finally:
         scope.turnstiles.leave(place)
 
@@ -88,18 +93,19 @@ async def _wait_for_turn(waiter: _Waiter, place: Place, ahead_milli: Mapping[str
         place.signal = waiter.scope.io.signal()
         if waiter.scope.turnstiles.is_first(place):
             return
-        if not waiter.left_s():
+        if not waiter.left_ms():
             await _refuse_if_hopeless(waiter, place, ahead_milli)
             return
-        await place.signal.wait(waiter.left_s())
+        await place.signal.wait(waiter.left_ms() / 1000)
 
 
 async def _serve(waiter: _Waiter, place: Place, wait_ms: float) -> Served | _Blocked:
     """First in the queue: wait for the refill, or for a nudge, and try."""
     while True:
         if wait_ms:
-            place.signal = waiter.scope.io.signal()
-            await place.signal.wait(min(wait_ms / 1000, waiter.left_s()))
+            await place.signal.wait(min(wait_ms, waiter.left_ms()) / 1000)
+        # A new signal before each attempt: what changes while it is made is not missed.
+        place.signal = waiter.scope.io.signal()
         outcome = await _attempt(waiter)
         if not isinstance(outcome, _Blocked) or outcome.address != place.address:
             return outcome
@@ -109,19 +115,23 @@ async def _serve(waiter: _Waiter, place: Place, wait_ms: float) -> Served | _Blo
 async def _refuse_if_hopeless(
     waiter: _Waiter, place: Place, ahead_milli: Mapping[str, int]
 ) -> None:
-    """Refuse when the bucket cannot serve those ahead and this request in time."""
-    scope = waiter.scope
-    planned = await charges(scope, waiter.request)
-    charge = next((c for c in planned if c.address == place.address), None)
-    if charge is None:
-        return
-    found = await read_all(scope, place.address)
-    first, *rest = view(charge, list(found.values()), scope.io.now_ms())
+    """Refuse when the bucket cannot serve those ahead and this request in time, or another
+    level cannot serve this request."""
+    for charge in await charges(waiter.scope, waiter.request):
+        found = await read_all(waiter.scope, charge.address)
+        shards = view(charge, list(found.values()), waiter.scope.io.now_ms())
+        if charge.address == place.address:
+            shards = _without(shards, ahead_milli)
+        takes_milli = charge.intent.takes_milli
+        if judge_shards(shards, takes_milli).wait_ms > waiter.left_ms():
+            entity_id, resource = charge.address.entity_id, charge.address.resource
+            raise RateLimitExceeded(
+                statuses(entity_id, resource, shards, charge.limits, takes_milli)
+            )
+
+
+def _without(shards: list[Bucket], ahead_milli: Mapping[str, int]) -> list[Bucket]:
+    """What those ahead will take is missing somewhere; it does not matter at which item."""
+    first, *rest = shards
     known_milli = {n: amount for n, amount in ahead_milli.items() if n in first.cells}
-    # Whatever those ahead will take is missing somewhere; it does not matter at which item.
-    shards = [take(first, known_milli, 0), *rest]
-    if judge_shards(shards, charge.intent.takes_milli).wait_ms > waiter.left_s() * 1000:
-        entity_id, resource = place.address.entity_id, place.address.resource
-        raise RateLimitExceeded(
-            statuses(entity_id, resource, shards, charge.limits, charge.intent.takes_milli)
-        )
+    return [take(first, known_milli, 0), *rest]
