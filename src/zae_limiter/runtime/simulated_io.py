@@ -1,0 +1,91 @@
+"""`Io` for one simulated process, with a clock of its own that may be wrong."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Coroutine, Sequence
+from random import Random
+from typing import Any, TypeVar
+
+from ..core.operations import operation_id
+from .simulated_scheduler import Killed, Process, Scheduler, Task, Wait, hand_over
+
+T = TypeVar("T")
+
+
+def _whole_ms(seconds: float) -> int:
+    """Rounded up, but not for a rounding error of the division that made it seconds."""
+    return math.ceil(round(seconds * 1000, 6))
+
+
+class _SimulatedSignal:
+    def __init__(self, io: SimulatedIo) -> None:
+        self._io = io
+        self._is_set = False
+        self._waiter: Task | None = None
+
+    def set(self) -> None:
+        self._is_set = True
+        if self._waiter is not None:
+            self._io.scheduler.wake(self._waiter)
+
+    async def wait(self, seconds: float) -> bool:
+        self._waiter = self._io.scheduler.current
+        await self._io.wait_ms(0 if self._is_set else _whole_ms(seconds), cancellable=True)
+        self._waiter = None
+        return self._is_set
+
+
+class SimulatedIo:
+    """What the flows of one process see. Everything in it follows from the seed."""
+
+    def __init__(self, scheduler: Scheduler, rng: Random, number: int, ahead_ms: int = 0) -> None:
+        self.scheduler = scheduler
+        self.process = Process()
+        self.ahead_ms = ahead_ms
+        self._rng = rng
+        self._number = number
+        self._operations = 0
+
+    def now_ms(self) -> int:
+        return self.scheduler.now_ms + self.ahead_ms
+
+    def operation_id(self) -> str:
+        self._operations += 1
+        return operation_id(self.now_ms(), f"{self._number:06x}{self._operations:x}")
+
+    def entropy(self) -> int:
+        return self._rng.getrandbits(80)
+
+    def signal(self) -> _SimulatedSignal:
+        return _SimulatedSignal(self)
+
+    async def sleep(self, seconds: float) -> None:
+        await self.wait_ms(_whole_ms(seconds), cancellable=True)
+
+    async def pause(self, seconds: float) -> None:
+        await self.wait_ms(_whole_ms(seconds))
+
+    async def offload(self, call: Callable[[], T]) -> T:
+        await self.wait_ms(0)
+        answer = call()
+        await self.wait_ms(0)
+        return answer
+
+    async def gather(self, flows: Sequence[Coroutine[Any, Any, T]]) -> list[T | BaseException]:
+        if not self.process.is_alive:
+            for flow in flows:
+                flow.close()
+            raise Killed
+        scheduler = self.scheduler
+        tasks = [scheduler.spawn(self.process, flow, scheduler.current) for flow in flows]
+        return [await scheduler.join(task) for task in tasks]
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+    async def wait_ms(self, duration_ms: int, *, cancellable: bool = False) -> None:
+        """Hand over, and go on after this much virtual time."""
+        if not self.process.is_alive:
+            raise Killed
+        await hand_over(Wait(self.scheduler.now_ms + duration_ms, cancellable))

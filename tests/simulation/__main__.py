@@ -1,0 +1,43 @@
+"""Run many seeds: `python -m tests.simulation --seeds 20000 [--start 0]`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from .campaign import Broken, kept_seeds, run_seed
+
+_REPORT_EVERY_S = 2.0
+
+
+def main() -> int:
+    """0 when every promise held in every run, 1 when a seed has broken one."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=1000, help="how many seeds to run")
+    parser.add_argument("--start", type=int, default=0, help="the first of them")
+    asked = parser.parse_args()
+    kept = kept_seeds() if asked.seeds > 1 else []
+    seeds = [*kept, *range(asked.start, asked.start + asked.seeds)]
+    try:
+        _run_all(seeds)
+    except Broken as broken:
+        print(f"\n{broken}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _run_all(seeds: list[int]) -> None:
+    began_s = reported_s = time.monotonic()
+    leases = 0
+    for done, seed in enumerate(seeds, 1):
+        leases += len(run_seed(seed).watch.stories)
+        now_s = time.monotonic()
+        if now_s - reported_s >= _REPORT_EVERY_S or done == len(seeds):
+            reported_s = now_s
+            done_pct, seconds = 100 * done // len(seeds), int(now_s - began_s)
+            print(f"{done_pct:3}%  {done} runs, {leases} leases, {seconds} s", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

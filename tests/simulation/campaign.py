@@ -1,0 +1,39 @@
+"""Running seeds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from zae_limiter.core.writes import apply
+
+from .properties import check
+from .truth import Apply
+from .world import World
+
+KEPT_SEEDS = Path(__file__).with_name("seeds.txt")
+
+
+class Broken(AssertionError):
+    """A seed under which a promise does not hold."""
+
+    def __init__(self, seed: int, problem: BaseException) -> None:
+        super().__init__(
+            f"seed {seed}: {type(problem).__name__}: {problem}\n"
+            f"replay with: python -m tests.simulation --seeds 1 --start {seed}"
+        )
+
+
+def run_seed(seed: int, apply: Apply = apply) -> World:
+    """One run, checked."""
+    try:
+        world = World(seed, apply).run()
+        check(world)
+    except Exception as problem:
+        raise Broken(seed, problem) from problem
+    return world
+
+
+def kept_seeds() -> list[int]:
+    """Seeds that once failed."""
+    lines = KEPT_SEEDS.read_text(encoding="utf-8").splitlines()
+    return [int(line.split("#")[0]) for line in lines if line.split("#")[0].strip()]

@@ -1,0 +1,95 @@
+"""Limiters that are wrong in a known way. A simulation that lets one pass is worth nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tests.core.clauses import outcome_without
+from zae_limiter.core.composite import Bucket
+from zae_limiter.core.exceptions import StorageUnavailable
+from zae_limiter.core.operations import Landing
+from zae_limiter.core.writes import Adjust, Granted, Outcome, Write, apply
+from zae_limiter.flows.config_cache import ConfigCache
+from zae_limiter.flows.scope import Scope
+from zae_limiter.flows.send import Addressed
+from zae_limiter.flows.turnstile import Place, Turnstiles
+
+from .truth import Apply
+
+
+def unclamped(write: Write, bucket: Bucket | None) -> Outcome:
+    """Refunds go above the ceiling."""
+    outcome = apply(write, bucket)
+    if bucket is None or not isinstance(write, Adjust) or write.operation in bucket.recent:
+        return outcome
+    assert isinstance(outcome, Granted)
+    cells = dict(outcome.bucket.cells)
+    for name in cells.keys() & write.deltas_milli.keys():
+        tokens_milli = bucket.cells[name].tokens_milli - write.deltas_milli[name]
+        cells[name] = cells[name]._replace(tokens_milli=tokens_milli)
+    return Granted(outcome.bucket._replace(cells=cells))
+
+
+def time_turned_back(write: Write, bucket: Bucket | None) -> Outcome:
+    """A client whose clock is behind takes the refill time back with it."""
+    outcome = apply(write, bucket)
+    if isinstance(outcome, Granted) and bucket is not None and outcome.bucket is not bucket:
+        return Granted(outcome.bucket._replace(refilled_at_ms=write.at_ms))
+    return outcome
+
+
+STORES: dict[str, Apply] = {
+    "a refill does not ask who else refilled": outcome_without("rf"),
+    "a refill may overdraw": outcome_without("floor", "same"),
+    "a refill may go above the ceiling": outcome_without("roof", "same", "remainder"),
+    "a refill that fills forgets what was taken": outcome_without("same"),
+    "a write is carried out each time it arrives": outcome_without("memory"),
+    "a full bucket's time is credited twice": outcome_without("since", "overflow"),
+    "tokens are taken that are not there": outcome_without("tokens"),
+    "refunds are not clamped": unclamped,
+    "time goes backward": time_turned_back,
+}
+
+
+async def resend_as_new(
+    scope: Scope, writes: Sequence[Addressed], error: StorageUnavailable
+) -> list[Outcome]:
+    """Each try of a write has an id of its own."""
+    for _ in range(3):
+        await scope.io.pause(0.01)
+        again = [(a, write._replace(operation=scope.io.operation_id())) for a, write in writes]
+        try:
+            return [await scope.store.buckets.write(a, write) for a, write in again]
+        except StorageUnavailable as failure:
+            error = failure
+    raise error
+
+
+async def do_nothing(*_: Any) -> None:
+    """What was taken is not given back."""
+
+
+def always_landed(*_: Any) -> Landing:
+    """A lost write is taken for one that landed."""
+    return Landing.LANDED
+
+
+def long_memory(ttl_seconds: float) -> ConfigCache:
+    """Configuration is remembered longer than it should be."""
+    return ConfigCache(ttl_seconds + 60)
+
+
+def join_in_front(turnstiles: Turnstiles, place: Place) -> dict[str, int]:
+    """The last to come is the first to be served."""
+    turnstiles._queues.setdefault(place.address, []).insert(0, place)
+    return {}
+
+
+FLOWS: dict[str, tuple[str, Any]] = {
+    "a refund is sent again as a new one": ("zae_limiter.flows.send._send_again", resend_as_new),
+    "the other levels keep what they took": ("zae_limiter.flows.acquire.undo", do_nothing),
+    "a body that fails keeps what it took": ("zae_limiter.flows.lease.refund", do_nothing),
+    "a lost write counts as landed": ("zae_limiter.flows.send.landing", always_landed),
+    "old limits stay in force": ("tests.simulation.world.ConfigCache", long_memory),
+}

@@ -1,0 +1,354 @@
+"""What must hold after every run, whatever happened in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
+from itertools import groupby
+
+from zae_limiter.core.composite import Bucket, BucketAddress, at, full_bucket
+from zae_limiter.core.composite import refill as refilled
+from zae_limiter.core.judge import judge_shards
+from zae_limiter.core.limit import MILLI, LimitSet
+from zae_limiter.core.naming import WCU
+from zae_limiter.core.windows import hour_start_ms, iso_ms
+from zae_limiter.core.writes import Adjust, Create, Drain, Refill, Speculate, Write
+from zae_limiter.flows import usage
+from zae_limiter.flows.scope import Scope
+from zae_limiter.runtime.blocking import run
+from zae_limiter.testing.history import Event, worst_window
+
+from .scenario import RESOURCE, chain
+from .truth import Applied
+from .watch import Call, Ending, Story
+from .world import NAMESPACE, World
+
+# All pauses of `flows.send` between the tries of one write.
+_PAUSES_MS = 260
+_WAYS_PER_CALL = 2
+
+
+def check(world: World) -> None:
+    """Raise `AssertionError` for the first promise that was broken."""
+    for home, history in world.truth.histories().items():
+        check_items(history)
+        check_window(home, history)
+        check_usage(world, home, history)
+    check_charges(world)
+    check_once(world)
+    check_limit_changes(world)
+    check_waits(world)
+    check_refusals(world)
+
+
+def deltas_milli(write: Write) -> dict[str, int]:
+    """What a write means to move out of a bucket, limit by limit."""
+    match write:
+        case Speculate() | Drain():
+            moved = dict(write.takes_milli)
+        case Adjust():
+            moved = dict(write.deltas_milli)
+        case Create():
+            moved = {name: cell.consumed_milli for name, cell in write.bucket.cells.items()}
+        case Refill():
+            moved = {
+                name: cell.consumed_milli - _consumed_milli(write.before, name)
+                for name, cell in write.after.cells.items()
+            }
+    return {name: amount_milli for name, amount_milli in moved.items() if name != WCU}
+
+
+def acquires(write: Write) -> int:
+    """How many acquires a write counts."""
+    match write:
+        case Create():
+            return write.bucket.acquires
+        case Refill():
+            return write.after.acquires - write.before.acquires
+        case _:
+            return write.acquires
+
+
+def is_split(write: Write) -> bool:
+    """Whether the write is one half of a split."""
+    match write:
+        case Create():
+            return write.bucket.shard > 0
+        case Refill():
+            return write.after.shard_count != write.before.shard_count
+        case _:
+            return False
+
+
+def _consumed_milli(bucket: Bucket | None, name: str) -> int:
+    return bucket.cells[name].consumed_milli if bucket and name in bucket.cells else 0
+
+
+def check_items(history: Iterable[Applied]) -> None:
+    """Balances and counters after each write follow from those before it."""
+    seen: set[tuple[BucketAddress, str]] = set()
+    for _, together in groupby(history, key=lambda applied: applied.step):
+        parts = list(together)
+        for applied in parts:
+            operation = applied.address, applied.write.operation
+            assert operation not in seen, f"applied twice: {applied}"
+            seen.add(operation)
+            _check_item(applied)
+        if is_split(parts[0].write):
+            _check_split(parts)
+
+
+def _check_item(applied: Applied) -> None:
+    before, after, write = applied.before, applied.after, applied.write
+    assert before is None or after.refilled_at_ms >= before.refilled_at_ms, f"rf fell: {applied}"
+    counted = (before.acquires if before else 0) + acquires(write)
+    assert after.acquires == counted, f"acquires are miscounted: {applied}"
+    moved_milli = deltas_milli(write)
+    for name, cell in after.cells.items():
+        if name == WCU:
+            continue
+        ceiling_milli, period_ms = after.part(name)
+        assert cell.tokens_milli <= ceiling_milli, f"{name} above its ceiling: {applied}"
+        assert 0 <= cell.remainder < period_ms, f"{name} has an odd rest: {applied}"
+        counted = _consumed_milli(before, name) + moved_milli.get(name, 0)
+        assert cell.consumed_milli == counted, f"{name} is miscounted: {applied}"
+        if moved_milli.get(name) and not isinstance(write, Adjust):
+            assert cell.tokens_milli >= 0, f"{name} is overdrawn: {applied}"
+        if before and before.fingerprint == after.fingerprint and not is_split(write):
+            expected_milli = _balance_milli(applied, name, moved_milli.get(name, 0))
+            assert cell.tokens_milli == expected_milli, f"{name} not {expected_milli}: {applied}"
+
+
+def _balance_milli(applied: Applied, name: str, moved_milli: int) -> int:
+    """4.2: nothing but the time that was credited and what was moved changes a balance."""
+    assert applied.before is not None
+    credited = refilled(applied.before, applied.after.refilled_at_ms)
+    left_milli = credited.cells[name].tokens_milli - moved_milli
+    return min(applied.after.ceiling_milli(name), left_milli)
+
+
+def _check_split(parts: list[Applied]) -> None:
+    """4.8: two shards hold together what the one did."""
+    lower, upper = parts
+    assert lower.before is not None
+    for name, cell in lower.before.cells.items():
+        held_milli = sum(part.after.cells[name].tokens_milli for part in (lower, upper))
+        assert name == WCU or held_milli == cell.tokens_milli, f"{name} not as before: {parts}"
+
+
+def check_window(home: BucketAddress, history: list[Applied]) -> None:
+    """4.1, with the most that the limits allowed at any time."""
+    takings = [applied for applied in history if not isinstance(applied.write, Adjust)]
+    leads_ms = [applied.write.at_ms - applied.at_ms for applied in takings]
+    skew_ms = max(0, *leads_ms) - min(0, *leads_ms)
+    for name, life in _lives(history):
+        cells = [applied.after.cells[name] for applied in life]
+        fastest = max(cells, key=lambda c: Fraction(c.refill_amount_milli, c.refill_period_ms))
+        window = worst_window(
+            _events(life, name),
+            capacity_milli=max(cell.capacity_milli for cell in cells),
+            refill_amount_milli=fastest.refill_amount_milli,
+            refill_period_ms=fastest.refill_period_ms,
+            skew_ms=skew_ms,
+        )
+        assert window.excess_milli <= 0, f"{name} of {home} let out too much: {window}"
+
+
+def _events(life: list[Applied], name: str) -> Iterator[Event]:
+    """Debt stays at the shard where it was made and holds back none of the others, so it
+    counts against a bucket only while that is in one piece."""
+    is_whole = all(applied.after.shard_count == 1 for applied in life)
+    for applied in life:
+        amount_milli = deltas_milli(applied.write).get(name, 0)
+        admitted = not isinstance(applied.write, Adjust)
+        if admitted or is_whole or amount_milli < 0:
+            yield Event(applied.at_ms, name, amount_milli, admitted)
+
+
+def _lives(history: list[Applied]) -> Iterator[tuple[str, list[Applied]]]:
+    """The history of each limit: of all shards together or, if it was ever taken away and
+    so began anew somewhere, of each shard by itself until then."""
+    names = {name for applied in history for name in applied.after.cells} - {WCU}
+    for name in sorted(names):
+        if all(name in applied.after.cells for applied in history):
+            yield name, history
+            continue
+        for shard in sorted({applied.address.shard for applied in history}):
+            of_shard = [applied for applied in history if applied.address.shard == shard]
+            for is_there, life in groupby(of_shard, key=lambda a: name in a.after.cells):
+                if is_there:
+                    yield name, list(life)
+
+
+def check_usage(world: World, home: BucketAddress, history: list[Applied]) -> None:
+    """4.10: each hour counts what was consumed in it, and each admission once."""
+    scope = Scope(world.store, world.fate.io, NAMESPACE)
+    query = usage.make_query(home.entity_id, home.resource, "hourly", None, None)
+    found, _ = run(usage.get_usage_snapshots(scope, query, 1000, None))
+    counted = {snapshot.window_start: snapshot for snapshot in found}
+    for start_ms, hour in groupby(
+        sorted(history, key=_hour_ms),
+        key=_hour_ms,
+    ):
+        snapshot, used = counted.pop(iso_ms(start_ms)), list(hour)
+        assert snapshot.counters == _consumed(used), f"usage at {home}: {snapshot}"
+        assert snapshot.total_events == sum(acquires(applied.write) for applied in used)
+    assert not counted, f"usage at {home} in hours when nothing happened: {counted}"
+
+
+def _hour_ms(applied: Applied) -> int:
+    return hour_start_ms(applied.write.at_ms)
+
+
+def _consumed(history: list[Applied]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for applied in history:
+        for name, amount_milli in deltas_milli(applied.write).items():
+            if amount_milli and name in applied.after.cells:
+                total[name] = total.get(name, 0) + amount_milli
+    return {name: amount_milli // MILLI for name, amount_milli in total.items()}
+
+
+def check_charges(world: World) -> None:
+    """4.6 and 4.7: each acquire was charged once at every level, or not at all."""
+    net_milli: dict[tuple[Story, BucketAddress], dict[str, int]] = {}
+    for applied in world.truth.applied:
+        sent = world.watch.sent.get(applied.write.operation)
+        moved_milli = deltas_milli(applied.write)
+        if sent is None:
+            assert not any(moved_milli.values()), f"nobody asked for {applied}"
+            continue
+        home = applied.address._replace(shard=0)
+        total = net_milli.setdefault((sent.story, home), {})
+        for name, amount_milli in moved_milli.items():
+            total[name] = total.get(name, 0) + amount_milli
+    for story in world.watch.stories:
+        _check_levels(story)
+        for entity_id in chain(story.entity_id):
+            home = BucketAddress(NAMESPACE, entity_id, RESOURCE)
+            _check_net(world, story, home, net_milli.get((story, home), {}))
+
+
+def _check_levels(story: Story) -> None:
+    if story.lease is None or story.lease.degraded:
+        return
+    charged = list(dict.fromkeys(entry.address.entity_id for entry in story.lease.ledger.entries))
+    assert charged == chain(story.entity_id), f"{story} was admitted without all levels"
+
+
+def _check_net(world: World, story: Story, home: BucketAddress, net_milli: dict[str, int]) -> None:
+    late_milli = _late_milli(world, story, home)
+    expected_milli = story.believes(home)
+    for name in sorted({*net_milli, *expected_milli}):
+        net = net_milli.get(name, 0) - late_milli.get(name, 0)
+        if story.ending is Ending.NONE or story.doubts_about(home):
+            assert 0 <= net <= story.most_milli.get(name, 0), f"{net} {name} at {home}: {story}"
+        else:
+            expected = expected_milli.get(name, 0)
+            assert net == expected, f"{net} {name} at {home}, not {expected}: {story}"
+
+
+def _late_milli(world: World, story: Story, home: BucketAddress) -> dict[str, int]:
+    """What was charged by writes that landed after the client had been shown that they had
+    not. Nobody can know of these; so it errs toward having charged."""
+    total: dict[str, int] = {}
+    if not world.scenario.faults.late_requests:
+        return total
+    for applied in world.truth.applied:
+        if (applied.address, applied.write.operation) in story.dismissed:
+            for name, amount_milli in deltas_milli(applied.write).items():
+                if applied.address._replace(shard=0) == home:
+                    assert amount_milli >= 0, f"given back by a late write: {applied}"
+                    total[name] = total.get(name, 0) + amount_milli
+    return total
+
+
+def check_once(world: World) -> None:
+    """4.6: however often a call has to try, it charges one item once."""
+    if world.scenario.metered:
+        return
+    seen: set[tuple[Call, BucketAddress]] = set()
+    for applied in world.truth.applied:
+        if isinstance(applied.write, Adjust) or not any(deltas_milli(applied.write).values()):
+            continue
+        sent = world.watch.sent[applied.write.operation]
+        if sent.story.timeout is None:
+            assert (sent, applied.address) not in seen, f"charged again: {applied}"
+            seen.add((sent, applied.address))
+
+
+def check_limit_changes(world: World) -> None:
+    """4.4: nobody admits by limits that were replaced longer ago than caches live."""
+    ttl_ms = world.scenario.cache_ttl_s * 1000
+    if world.scenario.clock_steps:
+        ttl_ms += 4000
+    for applied in world.truth.applied:
+        if isinstance(applied.write, Adjust) or is_split(applied.write):
+            continue
+        sent = world.watch.sent[applied.write.operation]
+        allowed = {sent.story.override_set}
+        if sent.story.override is None:
+            since_ms = sent.called_ms - ttl_ms
+            entity_id = applied.address.entity_id
+            allowed = {*world.truth.limits_in_force(entity_id, RESOURCE, since_ms, applied.at_ms)}
+        fingerprints = {limits.fingerprint for limits in allowed if limits}
+        assert applied.after.fingerprint in fingerprints, f"outdated limits: {applied}"
+
+
+def check_waits(world: World) -> None:
+    """Nobody waits past its timeout, apart from the time that calls take."""
+    scenario = world.scenario
+    if scenario.jump_ms or scenario.clock_steps:
+        return
+    for story in world.watch.stories:
+        if story.timeout is None or story.ending is Ending.NONE:
+            continue
+        calls_ms = story.calls * _WAYS_PER_CALL * scenario.faults.max_delay_ms
+        most_ms = round(story.timeout * 1000) + calls_ms + story.faults * _PAUSES_MS
+        waited_ms = story.decided_ms - story.began_ms
+        assert waited_ms <= most_ms, f"waited {waited_ms} of {most_ms} ms: {story}"
+
+
+def check_refusals(world: World) -> None:
+    """4.5: who is refused at once was short at some level at some moment of the call."""
+    scenario = world.scenario
+    if not scenario.is_punctual or scenario.changes_limits:
+        return
+    histories = world.truth.histories()
+    for story in world.watch.stories:
+        if story.ending is Ending.REFUSED and story.timeout is None:
+            assert any(
+                _was_short(world, story, entity_id, histories)
+                for entity_id in chain(story.entity_id)
+            ), f"refused for nothing: {story}"
+
+
+def _was_short(
+    world: World, story: Story, entity_id: str, histories: dict[BucketAddress, list[Applied]]
+) -> bool:
+    limits = LimitSet.of(world.scenario.limits.get(entity_id, world.scenario.defaults))
+    takes_milli = {n: a * MILLI for n, a in story.consume.items() if n in limits.by_name}
+    history = histories.get(BucketAddress(NAMESPACE, entity_id, RESOURCE), [])
+    return any(
+        not judge_shards([at(item, limits, ms) for item in items], takes_milli).fits
+        for ms, items in _moments(story, limits, history)
+    )
+
+
+def _moments(
+    story: Story, limits: LimitSet, history: list[Applied]
+) -> Iterator[tuple[int, list[Bucket]]]:
+    """All items of a bucket as they were when the call began, and after each change of them
+    until it was decided."""
+    items = {0: full_bucket(limits, story.began_ms)}
+    later = []
+    for _, together in groupby(history, key=lambda applied: applied.step):
+        parts = list(together)
+        if parts[0].at_ms < story.began_ms:
+            items |= {part.address.shard: part.after for part in parts}
+        elif parts[0].at_ms <= story.decided_ms:
+            later.append(parts)
+    yield story.began_ms, list(items.values())
+    for parts in later:
+        items |= {part.address.shard: part.after for part in parts}
+        yield parts[0].at_ms, list(items.values())

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.core.clauses import outcome_without
+
+from .campaign import Broken, run_seed
+from .mutants import FLOWS, STORES
+from .truth import Apply
+
+MOST_SEEDS = 600
+
+
+def first_broken(apply: Apply | None = None) -> int | None:
+    """The first seed that shows that something is wrong."""
+    for seed in range(MOST_SEEDS):
+        try:
+            run_seed(seed) if apply is None else run_seed(seed, apply)
+        except Broken:
+            return seed
+    return None
+
+
+@pytest.mark.parametrize("apply", STORES.values(), ids=STORES)
+def test_a_store_that_is_wrong_is_found_out(apply: Apply) -> None:
+    assert first_broken(apply) is not None
+
+
+@pytest.mark.parametrize(("target", "mutant"), FLOWS.values(), ids=FLOWS)
+def test_a_flow_that_is_wrong_is_found_out(
+    target: str, mutant: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(target, mutant)
+    assert first_broken() is not None
+
+
+def test_the_clauses_that_mutants_leave_out_are_right_when_none_is() -> None:
+    for seed in range(100):
+        run_seed(seed, outcome_without())

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from zae_limiter.core.writes import Adjust, Refill
+
+from .campaign import kept_seeds, run_seed
+from .properties import is_split
+from .watch import Ending
+from .world import World
+
+SEEDS = 3000
+CHUNK = 125
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+def test_every_promise_holds_in_every_run(first: int) -> None:
+    for seed in range(first, first + CHUNK):
+        run_seed(seed)
+
+
+@pytest.mark.parametrize("seed", kept_seeds())
+def test_seeds_that_have_failed_once_do_so_no_more(seed: int) -> None:
+    run_seed(seed)
+
+
+def test_a_seed_tells_everything() -> None:
+    for seed in range(40):
+        assert World(seed).run().truth.applied == World(seed).run().truth.applied
+
+
+def test_different_seeds_tell_different_stories() -> None:
+    worlds = [World(seed).run() for seed in range(40)]
+    endings = {tuple(story.decided_ms for story in world.watch.stories) for world in worlds}
+    assert len(endings) == 40
+
+
+def seen(world: World) -> Counter[str]:
+    """What a run has in it."""
+    found = Counter(story.ending.name for story in world.watch.stories)
+    for story in world.watch.stories:
+        found["in doubt"] += any(story.doubts.values())
+        found["told wrong"] += bool(story.dismissed & world.truth.landed)
+        waited = story.timeout is not None and story.decided_ms > story.began_ms
+        found["waited and served"] += waited and story.ending is Ending.SETTLED
+        found["charged more"] += story.lease is not None and story.most_milli != story.consume
+        found["corrected down"] += any(amount < 0 for amount in story.corrected.values())
+        found["overridden"] += story.override is not None and story.ending is Ending.SETTLED
+    for applied in world.truth.applied:
+        write = applied.write
+        found[type(write).__name__] += 1
+        found["split"] += is_split(write)
+        found["several shards"] += isinstance(write, Refill) and applied.address.shard > 0
+        found["debt"] += any(cell.tokens_milli < 0 for cell in applied.after.cells.values())
+        restamped = applied.before and applied.before.fingerprint != applied.after.fingerprint
+        found["other limits"] += bool(restamped)
+        found["refund"] += isinstance(write, Adjust) and write.acquires < 0
+    return found
+
+
+def test_the_runs_have_everything_in_them() -> None:
+    total: Counter[str] = Counter()
+    for seed in range(300):
+        total += seen(World(seed).run())
+    assert {name for name, count in total.items() if count >= 3} >= {
+        *(ending.name for ending in Ending),
+        *("Create", "Refill", "Drain", "Speculate", "Adjust"),
+        *("in doubt", "told wrong", "waited and served", "charged more", "corrected down"),
+        *("overridden", "split", "several shards", "debt", "other limits", "refund"),
+    }

@@ -1,0 +1,177 @@
+"""What really happened in the store, whatever the clients were told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count, product
+
+from zae_limiter.backends.memory import MemoryStore
+from zae_limiter.core.audit import AuditEvent
+from zae_limiter.core.composite import Bucket, BucketAddress
+from zae_limiter.core.exceptions import StorageUnavailable
+from zae_limiter.core.hierarchy import ConfigSlot, decide, slots
+from zae_limiter.core.limit import Limit, LimitSet
+from zae_limiter.core.models import LimiterConfig
+from zae_limiter.core.writes import Granted, Outcome, Write, apply
+from zae_limiter.ports.repository_protocol import Buckets, ConfigPage, Configs
+from zae_limiter.runtime.simulated_scheduler import Scheduler
+
+Apply = Callable[[Write, Bucket | None], Outcome]
+Limits = tuple[Limit, ...] | None
+Addressed = tuple[BucketAddress, Write]
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A write that changed a bucket, with the true time and the images around it. Those
+    that went together have the same step."""
+
+    step: int
+    at_ms: int
+    address: BucketAddress
+    write: Write
+    before: Bucket | None
+    after: Bucket
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A slot of the configuration came to say something else."""
+
+    at_ms: int
+    slot: ConfigSlot
+    limits: Limits
+
+
+@dataclass(slots=True)
+class Truth:
+    """Everything that took effect, in order."""
+
+    scheduler: Scheduler
+    applied: list[Applied] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
+    landed: set[tuple[BucketAddress, str]] = field(default_factory=set)
+
+    def histories(self) -> dict[BucketAddress, list[Applied]]:
+        """What was applied to each bucket, all of its shards together."""
+        found: dict[BucketAddress, list[Applied]] = {}
+        for applied in self.applied:
+            found.setdefault(applied.address._replace(shard=0), []).append(applied)
+        return found
+
+    def limits_in_force(
+        self, entity_id: str, resource: str, since_ms: int, until_ms: int
+    ) -> set[LimitSet]:
+        """Every decision that records of this interval can lead to."""
+        places = [slot for _, slot in slots(entity_id, resource)]
+        said = [list(self._said(slot, since_ms, until_ms)) for slot in places]
+        found = set()
+        for combination in product(*said):
+            stored = {s: LimiterConfig(x) for s, x in zip(places, combination, strict=True)}
+            limits, _ = decide(entity_id, resource, stored)
+            if limits is not None:
+                found.add(LimitSet.of(limits))
+        return found
+
+    def _said(self, slot: ConfigSlot, since_ms: int, until_ms: int) -> Iterator[Limits]:
+        last: Limits = None
+        for change in self.changes:
+            if change.slot != slot or change.at_ms > until_ms:
+                continue
+            if change.at_ms > since_ms:
+                yield last
+            last = change.limits
+        yield last
+
+
+class TrueStore(MemoryStore):
+    """A store in memory that writes down what takes effect."""
+
+    buckets: Buckets  # type: ignore[assignment]
+    configs: Configs  # type: ignore[assignment]
+
+    def __init__(self, scheduler: Scheduler, apply: Apply = apply, *, metered: bool) -> None:
+        super().__init__(apply)
+        self.truth = Truth(scheduler)
+        self.buckets = _TrueBuckets(self.buckets, self.truth, metered)
+        self.configs = _TrueConfigs(self.configs, self.truth)
+
+
+class _TrueBuckets:
+    def __init__(self, buckets: Buckets, truth: Truth, metered: bool) -> None:
+        self.metered = metered
+        self.read = buckets.read
+        self.of_entity = buckets.of_entity
+        self.of_resource = buckets.of_resource
+        self._buckets = buckets
+        self._truth = truth
+        self._steps = count()
+
+    async def write(self, address: BucketAddress, write: Write) -> Outcome:
+        return (await self._carry_out([(address, write)]))[0]
+
+    async def write_all(self, writes: Sequence[Addressed]) -> list[Outcome]:
+        return await self._carry_out(writes)
+
+    async def _carry_out(self, writes: Sequence[Addressed]) -> list[Outcome]:
+        before = await self._buckets.read([address for address, _ in writes])
+        if any(self._comes_too_late(a, write, before.get(a)) for a, write in writes):
+            raise StorageUnavailable("too late", retryable=False, ambiguous=True)
+        if len(writes) == 1:
+            outcomes = [await self._buckets.write(*writes[0])]
+        else:
+            outcomes = await self._buckets.write_all(writes)
+        if all(isinstance(outcome, Granted) for outcome in outcomes):
+            self._note(writes, before, outcomes)
+        return outcomes
+
+    def _comes_too_late(self, address: BucketAddress, write: Write, bucket: Bucket | None) -> bool:
+        """A bucket knows its last few writes again. The promise to charge once rests on this:
+        of a write that was sent twice, none arrives after the bucket has forgotten the other."""
+        is_known = bucket is not None and write.operation in bucket.recent
+        return (address, write.operation) in self._truth.landed and not is_known
+
+    def _note(
+        self,
+        writes: Sequence[Addressed],
+        before: Mapping[BucketAddress, Bucket],
+        outcomes: Sequence[Outcome],
+    ) -> None:
+        step, truth = next(self._steps), self._truth
+        for (address, write), outcome in zip(writes, outcomes, strict=True):
+            assert isinstance(outcome, Granted)
+            seen = before.get(address)
+            if outcome.bucket is not seen:
+                now_ms = truth.scheduler.now_ms
+                truth.applied.append(Applied(step, now_ms, address, write, seen, outcome.bucket))
+                truth.landed.add((address, write.operation))
+
+
+class _TrueConfigs:
+    def __init__(self, configs: Configs, truth: Truth) -> None:
+        self._configs = configs
+        self._truth = truth
+        self.entities_with_limits = configs.entities_with_limits
+        self.resources_with_entity_limits = configs.resources_with_entity_limits
+        self.resources_with_defaults = configs.resources_with_defaults
+
+    async def read(
+        self, namespace_id: str, slots: Sequence[ConfigSlot], entity_id: str | None = None
+    ) -> ConfigPage:
+        return await self._configs.read(namespace_id, slots, entity_id)
+
+    async def write(
+        self, namespace_id: str, slot: ConfigSlot, change: LimiterConfig, event: AuditEvent
+    ) -> int:
+        version = await self._configs.write(namespace_id, slot, change, event)
+        self._note(slot, change.limits)
+        return version
+
+    async def delete(self, namespace_id: str, slot: ConfigSlot, event: AuditEvent) -> bool:
+        deleted = await self._configs.delete(namespace_id, slot, event)
+        self._note(slot, None)
+        return deleted
+
+    def _note(self, slot: ConfigSlot, limits: Limits) -> None:
+        self._truth.changes.append(Change(self._truth.scheduler.now_ms, slot, limits))

@@ -1,0 +1,199 @@
+"""What the clients saw: one story for each acquire, and what it may still be unsure of."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from zae_limiter import Limit
+from zae_limiter.core.composite import Bucket, BucketAddress
+from zae_limiter.core.exceptions import StorageUnavailable
+from zae_limiter.core.hierarchy import ConfigSlot
+from zae_limiter.core.limit import MILLI, LimitSet
+from zae_limiter.core.operations import Landing, landing
+from zae_limiter.core.writes import Granted, Outcome, Write
+from zae_limiter.flows.lease import LeaseRecord
+from zae_limiter.ports.repository_protocol import Buckets, ConfigPage, Configs
+from zae_limiter.runtime.simulated import Client
+from zae_limiter.runtime.simulated_scheduler import Scheduler, Task
+
+from .truth import Addressed
+
+Amounts = dict[str, int]
+
+
+class Ending(Enum):
+    """How an acquire ended, as its caller saw it."""
+
+    NONE = auto()  # the process was killed
+    SETTLED = auto()
+    REFUSED = auto()
+    FAILED = auto()  # the body raised, or was cancelled
+    UNAVAILABLE = auto()  # the store could not answer, on the way in
+    UNSETTLED = auto()  # the same, on the way out
+
+
+@dataclass(eq=False)
+class Story:
+    """One acquire. Amounts are millitokens by limit name."""
+
+    client: Client
+    entity_id: str
+    consume: Amounts
+    override: list[Limit] | None
+    timeout: float | None
+    began_ms: int
+    decided_ms: int = 0
+    ending: Ending = Ending.NONE
+    lease: LeaseRecord | None = None
+    corrected: Amounts = field(default_factory=dict)
+    most_milli: Amounts = field(default_factory=dict)
+    doubts: dict[BucketAddress, set[str]] = field(default_factory=dict)
+    last_sent: dict[BucketAddress, str] = field(default_factory=dict)
+    dismissed: set[tuple[BucketAddress, str]] = field(default_factory=set)
+    calls: int = 0
+    faults: int = 0
+
+    @property
+    def override_set(self) -> LimitSet | None:
+        return None if self.override is None else LimitSet.of(self.override)
+
+    def asks(self, amounts: Amounts) -> None:
+        """Count what may be charged at most."""
+        for name, amount in amounts.items():
+            self.most_milli[name] = self.most_milli.get(name, 0) + max(0, amount) * MILLI
+
+    def concludes(self, address: BucketAddress, operation: str, *, landed: bool) -> None:
+        """An answer ends the doubt about a write."""
+        self.doubts[address].discard(operation)
+        if landed:
+            self.dismissed.discard((address, operation))
+        else:
+            self.dismissed.add((address, operation))
+
+    def believes(self, home: BucketAddress) -> Amounts:
+        """What the caller takes to be charged to a bucket in the end."""
+        if self.lease is None or self.ending in (Ending.FAILED, Ending.REFUSED):
+            return {}
+        entries = [entry for entry in self.lease.ledger.entries if _home(entry.address) == home]
+        total: Amounts = {}
+        for entry in entries:
+            for name, amount_milli in entry.charged_milli.items():
+                total[name] = total.get(name, 0) + amount_milli
+        for name, amount in self.corrected.items():
+            if entries and name in entries[0].limit_names:
+                total[name] = total.get(name, 0) + amount * MILLI
+        return total
+
+    def doubts_about(self, home: BucketAddress) -> set[str]:
+        """Writes to a bucket of which the client never learned what became of them."""
+        return {
+            operation
+            for address, operations in self.doubts.items()
+            for operation in operations
+            if _home(address) == home
+        }
+
+
+def _home(address: BucketAddress) -> BucketAddress:
+    return address._replace(shard=0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Call:
+    """One call of the public interface, that writes are sent for."""
+
+    story: Story
+    called_ms: int
+
+
+class Watch:
+    """All stories, and which write belongs to which."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.stories: list[Story] = []
+        self.sent: dict[str, Call] = {}
+        self._scheduler = scheduler
+        self._calling: dict[Task, Call] = {}
+
+    def calls(self, story: Story, amounts: Amounts) -> None:
+        """The current task calls the public interface for this story."""
+        story.asks(amounts)
+        self._calling[self._root()] = Call(story, self._scheduler.now_ms)
+
+    def current(self) -> Call:
+        """On whose behalf the current task runs."""
+        return self._calling[self._root()]
+
+    def _root(self) -> Task:
+        assert self._scheduler.current is not None
+        return self._scheduler.current.root
+
+
+class WatchedBuckets:
+    """The buckets of one client's store: notes what was sent and what came back."""
+
+    def __init__(self, buckets: Buckets, watch: Watch) -> None:
+        self._buckets = buckets
+        self._watch = watch
+        self.metered = buckets.metered
+        self.of_entity = buckets.of_entity
+        self.of_resource = buckets.of_resource
+
+    async def write(self, address: BucketAddress, write: Write) -> Outcome:
+        outcomes = await self._carry_out([(address, write)], self._buckets.write(address, write))
+        return outcomes[0]
+
+    async def write_all(self, writes: Sequence[Addressed]) -> list[Outcome]:
+        return await self._carry_out(writes, self._buckets.write_all(writes))
+
+    async def _carry_out(
+        self, writes: Sequence[Addressed], call: Awaitable[Outcome | list[Outcome]]
+    ) -> list[Outcome]:
+        sent = self._watch.current()
+        story = sent.story
+        story.calls += 1
+        for address, write in writes:
+            self._watch.sent.setdefault(write.operation, sent)
+            # In doubt until it is answered: a process that dies meanwhile never learns.
+            story.doubts.setdefault(address, set()).add(write.operation)
+            story.dismissed.discard((address, write.operation))
+            story.last_sent[address] = write.operation
+        try:
+            answer = await call
+        except StorageUnavailable:
+            story.faults += 1
+            raise
+        outcomes = answer if isinstance(answer, list) else [answer]
+        landed = all(isinstance(outcome, Granted) for outcome in outcomes)
+        for address, write in writes:
+            story.concludes(address, write.operation, landed=landed)
+        return outcomes
+
+    async def read(self, addresses: Sequence[BucketAddress]) -> dict[BucketAddress, Bucket]:
+        story = self._watch.current().story
+        story.calls += 1
+        found = await self._buckets.read(addresses)
+        for address in addresses:
+            # Who has sent another write there has given up to learn about the one before.
+            operation = story.last_sent.get(address)
+            if operation is not None and operation in story.doubts[address]:
+                landed = landing(operation, found.get(address))
+                if landed is not Landing.UNKNOWN:
+                    story.concludes(address, operation, landed=landed is Landing.LANDED)
+        return found
+
+
+class WatchedConfigs:
+    """The configuration of one client's store: counts the calls."""
+
+    def __init__(self, configs: Configs, watch: Watch) -> None:
+        self._configs = configs
+        self._watch = watch
+
+    async def read(
+        self, namespace_id: str, slots: Sequence[ConfigSlot], entity_id: str | None = None
+    ) -> ConfigPage:
+        self._watch.current().story.calls += 1
+        return await self._configs.read(namespace_id, slots, entity_id)
