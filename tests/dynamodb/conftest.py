@@ -18,7 +18,10 @@ from .support import Runner, new_name, open_store, runner
 
 __all__ = ["dynamodb"]
 
-_ENVIRONMENT = [name for name in os.environ if name.startswith(("AWS_", "ZAEL_"))]
+_PROXIES = ("http_proxy", "https_proxy", "no_proxy", "all_proxy")
+_ENVIRONMENT = [
+    name for name in os.environ if name.startswith(("AWS_", "ZAEL_")) or name.lower() in _PROXIES
+]
 
 
 @pytest.fixture(autouse=True)
