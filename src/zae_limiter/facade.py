@@ -12,9 +12,31 @@ from .core.naming import validate_namespace
 from .flows import namespaces
 from .flows.config_cache import ConfigCache
 from .flows.opening import choose_namespace, choose_stack, choose_url
+from .flows.refusals import DEFAULT_TTL_SECONDS, Refusals
 from .flows.scope import DEFAULT_TTL_MULTIPLIER, Scope
 from .ports.io import Io
 from .ports.repository_protocol import NamespaceRecord, RepositoryProtocol
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """How this process writes to buckets."""
+
+    coalesce: bool = True
+    linger_ms: float = 0
+    refusal_cache_ttl: float = DEFAULT_TTL_SECONDS
+
+    def check(self) -> None:
+        """Refuse what makes no sense."""
+        if not isinstance(self.coalesce, bool):
+            raise ValidationError("coalesce", self.coalesce, "must be true or false")
+        _check_number("linger_ms", self.linger_ms, 1000)
+        _check_number("refusal_cache_ttl", self.refusal_cache_ttl, 60)
+
+
+def _check_number(field: str, value: object, maximum: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= maximum:
+        raise ValidationError(field, value, f"must be a number from 0 to {maximum}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +49,7 @@ class OpenOptions:
     bucket_ttl_multiplier: int
     create_table: bool
     transport: str | None
+    writing: Writing
 
 
 def open_options(
@@ -40,10 +63,12 @@ def open_options(
     endpoint_url: str | None = None,
     create_table: bool = False,
     transport: str | None = None,
+    writing: Writing | None = None,
 ) -> OpenOptions:
     """Arguments and environment, checked before any I/O."""
-    if isinstance(config_cache_ttl, bool) or not 0 <= config_cache_ttl <= 86_400:
-        raise ValidationError("config_cache_ttl", config_cache_ttl, "must be 0 to 86400 seconds")
+    _check_number("config_cache_ttl", config_cache_ttl, 86_400)
+    writing = writing or Writing()
+    writing.check()
     chosen = choose_url(url, stack, region, endpoint_url, os.environ)
     if chosen is None:
         chosen = dynamodb_url(choose_stack(stack, os.environ), region, endpoint_url)
@@ -54,6 +79,7 @@ def open_options(
         bucket_ttl_multiplier,
         create_table,
         transport,
+        writing,
     )
 
 
@@ -102,7 +128,7 @@ class RepositoryBase:
 
     def get_cache_stats(self) -> CacheStats:
         """How the configuration cache has been doing."""
-        return self.scope.cache.stats()
+        return replace(self.scope.cache.stats(), local_rejections=self.scope.refusals.recalled)
 
     def _scope_of(self, record: NamespaceRecord) -> Scope:
         """The same store and driver, another namespace. Addresses name theirs, so what is keyed
@@ -156,6 +182,9 @@ def _first_scope(
         io,
         record.namespace_id,
         ConfigCache(options.config_cache_ttl),
+        refusals=Refusals(options.writing.refusal_cache_ttl),
+        coalesces=options.writing.coalesce,
+        linger_s=options.writing.linger_ms / 1000,
         bucket_ttl_multiplier=options.bucket_ttl_multiplier,
         stack_name=options.url.name,
         region=options.url.region,

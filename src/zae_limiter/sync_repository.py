@@ -18,7 +18,7 @@ from .core.models import (
     UsageSummary,
 )
 from .core.naming import DEFAULT_RESOURCE
-from .facade import RepositoryBase, close_store, open_options, open_scope
+from .facade import RepositoryBase, Writing, close_store, open_options, open_scope
 from .flows import audit, capacity, configure, describe, entities, namespaces, usage
 from .flows.namespaces import register_all
 from .flows.scope import DEFAULT_TTL_MULTIPLIER
@@ -49,6 +49,9 @@ class SyncRepository(RepositoryBase):
         transport: str | None = None,
         config_cache_ttl: float = 60,
         bucket_ttl_multiplier: int = DEFAULT_TTL_MULTIPLIER,
+        coalesce: bool = True,
+        linger_ms: float = 0,
+        refusal_cache_ttl: float = 1.0,
         clock: Clock | None = None,
     ) -> Self:
         """Open the store of a URL (or `ZAEL_URL`), making it and the namespace if needed.
@@ -56,6 +59,9 @@ class SyncRepository(RepositoryBase):
         Without a URL it is the DynamoDB table of a stack (or `ZAEL_STACK`, or `zae-limiter`).
         A missing table is made only with `create=True`, or where the endpoint is not AWS
         itself. `transport` is "wire" or "botocore", for those who patch or trace botocore.
+
+        With `coalesce`, writes of this process that meet at a bucket go together; `linger_ms`
+        makes a write wait for company. A refusal is remembered for `refusal_cache_ttl` seconds.
         """
         options = open_options(
             namespace,
@@ -67,6 +73,7 @@ class SyncRepository(RepositoryBase):
             endpoint_url=endpoint_url,
             create_table=create,
             transport=transport,
+            writing=Writing(coalesce, linger_ms, refusal_cache_ttl),
         )
         io = _blocking_io(options.url, parallel_mode, clock)
         scope, name = run(open_scope(options, io, blocking=True, create=True))
@@ -85,6 +92,9 @@ class SyncRepository(RepositoryBase):
         transport: str | None = None,
         config_cache_ttl: float = 60,
         bucket_ttl_multiplier: int = DEFAULT_TTL_MULTIPLIER,
+        coalesce: bool = True,
+        linger_ms: float = 0,
+        refusal_cache_ttl: float = 1.0,
         clock: Clock | None = None,
     ) -> Self:
         """Open a store and namespace that exist; nothing is ever made."""
@@ -97,6 +107,7 @@ class SyncRepository(RepositoryBase):
             region=region,
             endpoint_url=endpoint_url,
             transport=transport,
+            writing=Writing(coalesce, linger_ms, refusal_cache_ttl),
         )
         io = _blocking_io(options.url, parallel_mode, clock)
         scope, name = run(open_scope(options, io, blocking=True, create=False))

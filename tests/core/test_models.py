@@ -95,7 +95,13 @@ def test_a_store_can_do_nothing_that_it_does_not_say() -> None:
 
 def test_cache_stats_as_a_dictionary() -> None:
     stats = CacheStats(hits=3, misses=2, size=1, ttl_seconds=60.0)
-    assert stats.as_dict() == {"hits": 3, "misses": 2, "size": 1, "ttl": 60.0}
+    assert stats.as_dict() == {
+        "hits": 3,
+        "misses": 2,
+        "size": 1,
+        "ttl": 60.0,
+        "local_rejections": 0,
+    }
 
 
 def test_what_to_do_while_the_store_is_away() -> None:

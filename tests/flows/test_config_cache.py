@@ -142,7 +142,7 @@ async def test_statistics_count_hits_misses_and_records(
     await take(limiter, rpm=1)
     hit = repository.get_cache_stats()
     assert (hit.hits, hit.misses, hit.size) == (2, 3, 4)
-    assert hit.as_dict() == {"hits": 2, "misses": 3, "size": 4, "ttl": 60}
+    assert hit.as_dict() == {"hits": 2, "misses": 3, "size": 4, "ttl": 60, "local_rejections": 0}
     clock.advance(60)
     await take(limiter, rpm=1)
     assert repository.get_cache_stats().misses == 6

@@ -192,12 +192,13 @@ class BackendCapabilities:
 
 @dataclass
 class CacheStats:
-    """How the configuration cache has been doing."""
+    """How the configuration cache has been doing, and how many refusals needed no call."""
 
     hits: int
     misses: int
     size: int
     ttl_seconds: float
+    local_rejections: int = 0
 
     def as_dict(self) -> dict[str, float]:
         """JSON-ready."""
@@ -206,4 +207,5 @@ class CacheStats:
             "misses": self.misses,
             "size": self.size,
             "ttl": self.ttl_seconds,
+            "local_rejections": self.local_rejections,
         }
