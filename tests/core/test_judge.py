@@ -112,6 +112,12 @@ def test_a_shard_that_is_full_does_not_help_the_others_to_fill() -> None:
     assert judge_shards(shards, {"rpm": 60_000}).wait_ms == 60_000
 
 
+def test_shards_are_waited_for_to_the_millisecond_and_asked_nothing_do_not_block() -> None:
+    halves = [bucket_with(LIMITS, tpm=-1)._replace(shard_count=2, shard=n) for n in (0, 1)]
+    assert judge_shards(halves, {"tpm": 1}).wait_ms == 1
+    assert judge_shards(halves, {"tpm": 0}).fits
+
+
 def test_the_allowance_of_writes_is_nothing_to_wait_for() -> None:
     bucket = take(full_bucket(LIMITS, NOW_MS, metered=True), {WCU: 1_000_000}, 1)
     takes_milli = {"rpm": 1000, WCU: 1000}
@@ -137,6 +143,11 @@ def test_statuses_show_every_limit_also_those_not_asked() -> None:
         LimitStatus("key", "gpt-4", "rpm", RPM, 1, 3, True, 1.5),
         LimitStatus("key", "gpt-4", "tpm", TPM, -1, 0, False, 0.0),
     ]
+
+
+def test_a_limit_that_blocks_for_a_millisecond_blocks() -> None:
+    found = statuses("key", "gpt-4", [bucket_with(LIMITS, rpm=999)], LIMITS, {"rpm": 1000})
+    assert found[0] == LimitStatus("key", "gpt-4", "rpm", RPM, 0, 1, True, 0.001)
 
 
 def test_statuses_add_up_what_the_shards_hold() -> None:

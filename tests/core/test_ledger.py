@@ -147,3 +147,14 @@ class TestSeveralShards:
         expected = {self.HOME: home_milli, SHARD: shard_milli, ORG: delta * 1000}
         written = {address: deltas_milli["tpm"] for address, deltas_milli in lease.corrections()}
         assert written == {address: milli for address, milli in expected.items() if milli}
+
+    def test_a_shard_from_which_a_limit_was_not_taken_gets_nothing_of_it_back(self) -> None:
+        names = frozenset({"rpm", "tpm"})
+        lease = Ledger(
+            [
+                Entry(self.HOME, names, {"rpm": 1000, "tpm": 300_000}),
+                Entry(SHARD, names, {"tpm": 200_000}, acquires=0),
+            ]
+        )
+        lease.correct({"rpm": -1})
+        assert list(lease.corrections()) == [(self.HOME, {"rpm": -1000})]

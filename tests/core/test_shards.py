@@ -64,9 +64,10 @@ def test_a_shard_that_cannot_be_is_a_bug_of_the_caller(shard: int, shard_count: 
         share(1000, shard, shard_count)
 
 
-def test_the_last_count_cannot_be_split() -> None:
+@pytest.mark.parametrize(("shard", "shard_count"), [(0, MAX_SHARDS), (2, 2), (-1, 2)])
+def test_what_cannot_be_split_has_no_sibling(shard: int, shard_count: int) -> None:
     with pytest.raises(AssertionError):
-        sibling(0, MAX_SHARDS)
+        sibling(shard, shard_count)
 
 
 def test_the_first_shard_has_no_origin() -> None:
