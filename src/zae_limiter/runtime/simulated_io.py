@@ -18,6 +18,10 @@ def _whole_ms(seconds: float) -> int:
     return math.ceil(round(seconds * 1000, 6))
 
 
+# Time moves so far only when nobody is left to set the signal.
+_FOREVER_MS = 10**12
+
+
 class _SimulatedSignal:
     def __init__(self, io: SimulatedIo) -> None:
         self._io = io
@@ -29,9 +33,10 @@ class _SimulatedSignal:
         if self._waiter is not None:
             self._io.scheduler.wake(self._waiter)
 
-    async def wait(self, seconds: float) -> bool:
+    async def wait(self, seconds: float | None) -> bool:
         self._waiter = self._io.scheduler.current
-        await self._io.wait_ms(0 if self._is_set else _whole_ms(seconds), cancellable=True)
+        wait_ms = _FOREVER_MS if seconds is None else _whole_ms(seconds)
+        await self._io.wait_ms(0 if self._is_set else wait_ms, cancellable=True)
         self._waiter = None
         return self._is_set
 
