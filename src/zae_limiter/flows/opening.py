@@ -18,7 +18,7 @@ def choose_url(
     environment: Mapping[str, str],
 ) -> str | None:
     """The argument, else `ZAEL_URL`; None when a stack was asked for, or nothing at all."""
-    chosen = url or (None if stack else environment.get("ZAEL_URL"))
+    chosen = url or (None if stack else environment.get("ZAEL_URL")) or None
     parts = {"stack": stack, "region": region, "endpoint_url": endpoint_url}
     for field, value in parts.items():
         if chosen and value:

@@ -16,6 +16,7 @@ from .usage import DynamoUsage
 from .versions import VERSION_KEY, DynamoVersions
 from .wire.connect import open_client
 from .wire.credentials import Access
+from .wire.endpoint import parse_endpoint
 
 
 class DynamoStore:
@@ -56,6 +57,8 @@ class DynamoStore:
         A missing table that is not to be made raises `InfrastructureNotFoundError`.
         `blocking` says whether the driver is the blocking one.
         """
+        if endpoint_url is not None:
+            parse_endpoint(endpoint_url)
         client = open_client(
             io,
             blocking=blocking,

@@ -1,0 +1,136 @@
+"""Stacks by URL, by argument and by environment: what is chosen, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from zae_limiter.backends.urls import StoreUrl, dynamodb_url, parse_url
+from zae_limiter.core.exceptions import ValidationError
+from zae_limiter.core.naming import validate_stack_name
+from zae_limiter.facade import open_options
+
+LOCAL = "http://localhost:8000/path?a=b&c#d"
+
+
+@pytest.mark.parametrize(
+    ("region", "endpoint_url"),
+    [("us-east-1", None), (None, None), ("eu-west-1", LOCAL), (None, "http://[::1]:8000")],
+)
+def test_a_url_brings_back_what_it_was_made_of(
+    region: str | None, endpoint_url: str | None
+) -> None:
+    text = dynamodb_url("my-stack", region, endpoint_url)
+    found = parse_url(text)
+    assert found == StoreUrl(text, "dynamodb", "my-stack", region, endpoint_url)
+    assert (found.name, found.is_embedded) == ("my-stack", False)
+
+
+def test_the_documented_forms() -> None:
+    assert parse_url("dynamodb://us-east-1/my-stack").region == "us-east-1"
+    text = "dynamodb://us-east-1/my-stack?endpoint_url=http%3A%2F%2Flocalhost%3A8000"
+    assert parse_url(text).endpoint_url == "http://localhost:8000"
+    assert parse_url("dynamodb:///my-stack").region is None
+    assert parse_url("sqlite:///limits.db").name == "sqlite:///limits.db"
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        ("dynamodb://us-east-1", "url"),
+        ("dynamodb://us-east-1/", "url"),
+        ("dynamodb://us-east-1/my-stack?endpoint=x", "url"),
+        ("dynamodb://us-east-1/my-stack?endpoint_url=x&endpoint_url=y", "url"),
+        ("dynamodb://us-east-1/my-stack#part", "url"),
+        ("dynamodb://US_EAST/my-stack", "region"),
+        ("dynamodb://user@us-east-1/my-stack", "region"),
+        ("dynamodb://us-east-1:8000/my-stack", "region"),
+        ("dynamodb://us-east-1/my_stack", "name"),
+        ("dynamodb://us-east-1/my-stack/more", "name"),
+    ],
+)
+def test_other_forms_are_refused(text: str, field: str) -> None:
+    with pytest.raises(ValidationError) as raised:
+        parse_url(text)
+    assert raised.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("", "cannot be empty"),
+        ("my_stack", "underscores"),
+        ("my.stack", "periods"),
+        ("my stack", "spaces"),
+        ("1st-stack", "must start with a letter"),
+        ("stäck", "must start with a letter and hold only"),
+        ("stack\n", "must start with a letter and hold only"),
+        ("stack#1", "must start with a letter and hold only"),
+        ("ab", "3 to 55 characters"),
+        ("x" * 56, "3 to 55 characters"),
+        (5, "must be a string, not int"),
+    ],
+)
+def test_stack_names_that_aws_would_refuse(name: str, reason: str) -> None:
+    with pytest.raises(ValidationError, match=reason) as raised:
+        validate_stack_name(name)
+    assert raised.value.field == "name"
+
+
+@pytest.mark.parametrize("name", ["zae-limiter", "Abc", "x" * 55])
+def test_stack_names_that_aws_takes(name: str) -> None:
+    assert validate_stack_name(name) == name
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "wanted"),
+    [
+        ({}, {}, "dynamodb:///zae-limiter"),
+        ({}, {"ZAEL_STACK": "from-env"}, "dynamodb:///from-env"),
+        ({"stack": "given"}, {"ZAEL_STACK": "from-env"}, "dynamodb:///given"),
+        ({"stack": "given"}, {"ZAEL_URL": "memory://"}, "dynamodb:///given"),
+        ({"region": "eu-west-1"}, {}, "dynamodb://eu-west-1/zae-limiter"),
+        ({}, {"ZAEL_URL": "memory://", "ZAEL_STACK": "from-env"}, "memory://"),
+        ({"url": "memory://"}, {"ZAEL_URL": "x", "ZAEL_STACK": "from-env"}, "memory://"),
+        ({"url": ""}, {"ZAEL_URL": ""}, "dynamodb:///zae-limiter"),
+    ],
+    ids=str,
+)
+def test_arguments_come_before_the_environment(
+    arguments: dict[str, str],
+    environment: dict[str, str],
+    wanted: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    options = {"url": None, **arguments}
+    assert open_options(None, options.pop("url"), **options).url.text == wanted  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "field", "reason"),
+    [
+        ({"url": "memory://", "stack": "my-stack"}, {}, "stack", "named by url= already"),
+        ({"url": "memory://", "region": "eu-west-1"}, {}, "region", "named by url= already"),
+        ({"url": "memory://", "endpoint_url": "http://x"}, {}, "endpoint_url", "named by url="),
+        ({"url": None, "region": "x"}, {"ZAEL_URL": "memory://"}, "region", "named by ZAEL_URL"),
+        ({"url": None, "region": "x y"}, {}, "region", "must be like us-east-1"),
+        ({"url": None, "stack": "a_b"}, {}, "name", "underscores"),
+        ({"url": None, "stack": 5}, {}, "stack", "must be a string, not int"),
+        ({"url": None, "endpoint_url": 5}, {}, "endpoint_url", "must be a string, not int"),
+    ],
+    ids=str,
+)
+def test_what_contradicts_or_cannot_be_is_refused(
+    arguments: dict[str, object],
+    environment: dict[str, str],
+    field: str,
+    reason: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    options = dict(arguments)
+    with pytest.raises(ValidationError, match=reason) as raised:
+        open_options(None, options.pop("url"), **options)  # type: ignore[arg-type]
+    assert raised.value.field == field
