@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from zae_limiter import (
@@ -71,15 +71,18 @@ class SyncSqlite(_Sync):
 
 
 class _Async(Adapter):
-    """The asynchronous facade, in one task."""
+    """The asynchronous facade."""
+
+    coalesce = True
 
     def __init__(self, job: Job) -> None:
+        self._tasks = job.tasks
         self._runner = asyncio.Runner()
         self._takes = _takes(job)
         self._limiter = self._runner.run(self._open(job))
 
     async def _open(self, job: Job) -> RateLimiter:
-        repository = await Repository.open(url=self.url(job))
+        repository = await Repository.open(url=self.url(job), coalesce=self.coalesce)
         await repository.set_system_defaults(_limits(job))
         return RateLimiter(repository)
 
@@ -101,7 +104,11 @@ class _Async(Adapter):
         return self._runner.run(self._run(entities, seconds))
 
     async def _run(self, entities: Iterable[str], seconds: float) -> Tape:
-        tape = Tape(seconds)
+        tape, shared = Tape(seconds), iter(entities)
+        callers = [self._call_on(shared, tape) for _ in range(self._tasks)]
+        return tape.end(sum(await asyncio.gather(*callers)))
+
+    async def _call_on(self, entities: Iterator[str], tape: Tape) -> int:
         acquire, clock, note = self._acquire, time.perf_counter_ns, tape.latencies_ns.append
         admitted, then_ns, deadline_ns = 0, tape.began_ns, tape.deadline_ns
         for entity in entities:
@@ -111,7 +118,7 @@ class _Async(Adapter):
             then_ns = now_ns
             if now_ns >= deadline_ns:
                 break
-        return tape.end(admitted)
+        return admitted
 
     def close(self) -> None:
         self._runner.run(self._limiter.close())
@@ -127,3 +134,9 @@ class AsyncSqlite(_Async):
 
     def url(self, job: Job) -> str:
         return _file(job)
+
+
+class AsyncSqliteOneByOne(AsyncSqlite):
+    """The same with a write for each acquire, also of those that meet."""
+
+    coalesce = False

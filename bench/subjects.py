@@ -28,14 +28,8 @@ class Subject:
         """True when it runs in the environment of the peers."""
         return self.distribution != OURS
 
-    @property
-    def is_baseline(self) -> bool:
-        """True for the one that others are compared with."""
-        return self.name == _BASELINE
-
 
 OURS = "zae-limiter"
-_BASELINE = f"{OURS}-sync"
 
 
 def _ours(name: str, label: str, adapter: str) -> Subject:
@@ -78,6 +72,7 @@ SYNC_MEMORY = _ours("sync", "sync", "SyncMemory")
 ASYNC_MEMORY = _ours("async", "async", "AsyncMemory")
 SYNC_SQLITE = _ours("sync", "sync", "SyncSqlite")
 ASYNC_SQLITE = _ours("async", "async", "AsyncSqlite")
+ONE_BY_ONE = _ours("one-by-one", "coalesce=False", "AsyncSqliteOneByOne")
 
 THROTTLED = _peer(
     "throttled-py", "throttled-py", "throttled:TokenBucket", "throttled-py", "token bucket"

@@ -30,7 +30,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A case over all rounds: medians. `better`: how many times faster, or smaller, ours is.
+    """A case over all rounds: medians. `better`: how many times faster, or smaller, the first is.
     `growth`: by which factor the CPU time of a call has grown since the first point."""
 
     case: Case
@@ -88,7 +88,7 @@ def rows(cases: Sequence[Case], taken: Taken) -> list[Row]:
 
 def _row(case: Case, cases: Sequence[Case], taken: Taken) -> Row:
     version, samples = taken[case.name]
-    ours = next((o for o in cases if o.point == case.point and o.subject.is_baseline), None)
+    ours = next(other for other in cases if other.point == case.point)
     first = next(other for other in cases if other.subject == case.subject)
     return Row(
         case,
@@ -100,8 +100,8 @@ def _row(case: Case, cases: Sequence[Case], taken: Taken) -> Row:
     )
 
 
-def _compare(ours: Case | None, case: Case, taken: Taken) -> float | None:
-    if ours is None or ours is case or case.bounded:
+def _compare(ours: Case, case: Case, taken: Taken) -> float | None:
+    if ours.subject.is_peer or ours is case or case.bounded:
         return None
     return _better(taken[ours.name][1], taken[case.name][1])
 

@@ -14,7 +14,7 @@ _CAPTION = (
     "Medians of all rounds. Calls: how several limits are charged, by one call or by one each."
     " Atomic: whether all limits are charged or none, or each for itself. Refund: whether a charge"
     " can be given back. CPU: process time per acquire. ours/it: how many times as fast as this"
-    " row (or, of memory, how many times smaller) the sync zae-limiter was; below 1 it was slower."
+    " row (or, of memory, how many times smaller) the first of its kind was; below 1: slower."
 )
 
 

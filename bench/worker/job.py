@@ -23,7 +23,8 @@ class Job:
     """A measurement. `adapter` names the class to measure, as `module:class`.
 
     Each acquire takes `takes[i]` of `quotas[i]`. Before the clock starts, each of the
-    entities is acquired once if `populate` is set, then `warmup` acquires are made.
+    entities is acquired once if `populate` is set, then `warmup` acquires are made. `tasks`
+    is for those that can have several acquires under way at once.
     """
 
     adapter: str
@@ -31,6 +32,7 @@ class Job:
     quotas: tuple[Quota, ...]
     takes: tuple[int, ...]
     entities: int = 1
+    tasks: int = 1
     populate: bool = False
     warmup: int = 200
     seconds: float = 1.0

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import footprint, growth, one_process, processes, refusals
+from . import footprint, growth, one_process, processes, refusals, tasks
 from .workload import Workload
 
 WORKLOADS: Sequence[Workload] = (
     *one_process.WORKLOADS,
     *processes.WORKLOADS,
+    *tasks.WORKLOADS,
     *refusals.WORKLOADS,
     *footprint.WORKLOADS,
     *growth.WORKLOADS,
