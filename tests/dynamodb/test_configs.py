@@ -104,7 +104,7 @@ def test_all_levels_and_the_entity_are_one_call(configs: Configs) -> None:
     page = driver.run(store.configs.read(NS, slots, "key-1"))
     assert (list(page.configs), page.entity.id) == ([OWN], "key-1")
     assert costs.calls == {"BatchGetItem": 1}
-    assert costs.units() == 5
+    assert costs.units() <= 5
 
 
 def test_what_a_write_and_a_deletion_ask_of_the_table(configs: Configs) -> None:
