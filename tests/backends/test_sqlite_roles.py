@@ -207,12 +207,12 @@ def plan_of(path: Path, select: str, values: int) -> str:
 
 
 def test_every_query_finds_its_rows_by_an_index(tmp_path: Path) -> None:
-    from zae_limiter.backends.sqlite import audit, buckets, configs, entities, usage
+    from zae_limiter.backends.sqlite import audit, buckets, configs, entities, rows, usage
 
     path = tmp_path / "limits.db"
     with opened(path):
         queries = [
-            (buckets._SELECT, 4),
+            (rows._SELECT, 4),
             (buckets._SELECT_ENTITY, 2),
             (buckets._SELECT_RESOURCE, 2),
             (buckets._SELECT_EXPIRED, 2),

@@ -10,20 +10,11 @@ from ...core.exceptions import StoredDataError
 from ...core.usage import UsageCounts, consumption
 from ...core.windows import hour_start_ms
 from ...core.writes import Granted, Outcome, Write, apply
-from .codec import Item, decode_item, encode_state, expiry
+from .codec import Item, decode_item
 from .connection import Connection
+from .rows import KEY, BucketRows
 from .usage import add_usage
 
-_KEY = "namespace_id = ? AND entity_id = ? AND resource = ? AND shard = ?"
-_SELECT = f"SELECT state, usage_hour_ms FROM buckets WHERE {_KEY}"
-_INSERT = """
-    INSERT INTO buckets (
-        state, usage_hour_ms, expires_at_s, namespace_id, entity_id, resource, shard
-    ) VALUES (?, ?, ?, ?, ?, ?, ?)
-"""
-# Leaving out what has not changed spares its index, and is what most writes do.
-_UPDATE_STATE = f"UPDATE buckets SET state = ? WHERE {_KEY}"
-_UPDATE = f"UPDATE buckets SET state = ?, usage_hour_ms = ?, expires_at_s = ? WHERE {_KEY}"
 _SELECT_ALL = """
     SELECT namespace_id, entity_id, resource, shard, state, usage_hour_ms FROM buckets
 """
@@ -34,8 +25,8 @@ _SELECT_RESOURCE = f"""
     {_SELECT_ALL} WHERE namespace_id = ? AND resource = ? ORDER BY entity_id, shard
 """
 _SELECT_EXPIRED = f"{_SELECT_ALL} WHERE expires_at_s <= ? ORDER BY expires_at_s LIMIT ?"
-_DELETE = f"DELETE FROM buckets WHERE {_KEY}"
-_KEEP_FOR_EVER = f"UPDATE buckets SET expires_at_s = NULL WHERE {_KEY}"
+_DELETE = f"DELETE FROM buckets WHERE {KEY}"
+_KEEP_FOR_EVER = f"UPDATE buckets SET expires_at_s = NULL WHERE {KEY}"
 # More than one for each bucket created, so that expired ones cannot pile up.
 _SWEPT_PER_CREATE = 16
 
@@ -47,16 +38,17 @@ class SqliteBuckets:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._rows = BucketRows()
 
     async def write(self, address: BucketAddress, write: Write) -> Outcome:
-        return await self._connection.write(lambda db: _write(db, address, write))
+        return await self._connection.write(lambda db: _write(db, self._rows, address, write))
 
     async def write_all(self, writes: Sequence[tuple[BucketAddress, Write]]) -> list[Outcome]:
-        return await self._connection.write(lambda db: _write_all(db, writes))
+        return await self._connection.write(lambda db: _write_all(db, self._rows, writes))
 
     async def read(self, addresses: Sequence[BucketAddress]) -> dict[BucketAddress, Bucket]:
         def found(db: sqlite3.Connection) -> dict[BucketAddress, Bucket]:
-            items = {address: _read(db, address) for address in addresses}
+            items = {address: self._rows.read(db, address) for address in addresses}
             return {address: item.bucket for address, item in items.items() if item is not None}
 
         return await self._connection.read(found)
@@ -72,18 +64,20 @@ class SqliteBuckets:
         )
 
 
-def _write(db: sqlite3.Connection, address: BucketAddress, write: Write) -> Outcome:
-    item = _read(db, address)
+def _write(
+    db: sqlite3.Connection, rows: BucketRows, address: BucketAddress, write: Write
+) -> Outcome:
+    item = rows.read(db, address)
     outcome = apply(write, None if item is None else item.bucket)
     if isinstance(outcome, Granted):
-        _keep(db, address, write.at_ms, item, outcome.bucket)
+        _keep(db, rows, address, write.at_ms, item, outcome.bucket)
     return outcome
 
 
 def _write_all(
-    db: sqlite3.Connection, writes: Sequence[tuple[BucketAddress, Write]]
+    db: sqlite3.Connection, rows: BucketRows, writes: Sequence[tuple[BucketAddress, Write]]
 ) -> list[Outcome]:
-    items = [_read(db, address) for address, _ in writes]
+    items = [rows.read(db, address) for address, _ in writes]
     outcomes = [
         apply(write, None if item is None else item.bucket)
         for (_, write), item in zip(writes, items, strict=True)
@@ -93,12 +87,17 @@ def _write_all(
         kept = zip(writes, items, granted, strict=True)
         # New buckets last: making one sweeps others, which may be among those to be kept.
         for (address, write), item, bucket in sorted(kept, key=lambda each: each[1] is None):
-            _keep(db, address, write.at_ms, item, bucket)
+            _keep(db, rows, address, write.at_ms, item, bucket)
     return outcomes
 
 
 def _keep(
-    db: sqlite3.Connection, address: BucketAddress, at_ms: int, item: Item | None, after: Bucket
+    db: sqlite3.Connection,
+    rows: BucketRows,
+    address: BucketAddress,
+    at_ms: int,
+    item: Item | None,
+    after: Bucket,
 ) -> None:
     """Store the bucket that a write made, and count what it used."""
     before = None if item is None else item.bucket
@@ -107,15 +106,10 @@ def _keep(
     used, hour_ms = consumption(before, after), hour_start_ms(at_ms)
     if item is None:
         _sweep(db, at_ms)
-        _insert(db, address, Item(after, hour_ms, used))
+        rows.insert(db, address, Item(after, hour_ms, used))
     else:
         usage_ms, usage = _count(db, address, item, hour_ms, used)
-        _update(db, address, item, Item(after, usage_ms, usage))
-
-
-def _read(db: sqlite3.Connection, address: BucketAddress) -> Item | None:
-    row = db.execute(_SELECT, address).fetchone()
-    return None if row is None else decode_item(address, row)
+        rows.update(db, address, item, Item(after, usage_ms, usage))
 
 
 def _buckets(db: sqlite3.Connection, select: str, *key: str) -> dict[BucketAddress, Bucket]:
@@ -124,18 +118,6 @@ def _buckets(db: sqlite3.Connection, select: str, *key: str) -> dict[BucketAddre
         address = BucketAddress(namespace_id, entity_id, resource, shard)
         found[address] = decode_item(address, row).bucket
     return found
-
-
-def _insert(db: sqlite3.Connection, address: BucketAddress, item: Item) -> None:
-    db.execute(_INSERT, (encode_state(item), item.hour_ms, expiry(item.bucket), *address))
-
-
-def _update(db: sqlite3.Connection, address: BucketAddress, before: Item, after: Item) -> None:
-    state, expires_at_s = encode_state(after), expiry(after.bucket)
-    if (before.hour_ms, expiry(before.bucket)) == (after.hour_ms, expires_at_s):
-        db.execute(_UPDATE_STATE, (state, *address))
-    else:
-        db.execute(_UPDATE, (state, after.hour_ms, expires_at_s, *address))
 
 
 def _count(
@@ -148,8 +130,9 @@ def _count(
     if hour_ms > item.hour_ms:
         add_usage(db, address[:3], item.hour_ms, item.usage)
         return hour_ms, used
-    item.usage.add(used)
-    return hour_ms, item.usage
+    total = UsageCounts(dict(item.usage.consumed_milli), item.usage.events)
+    total.add(used)
+    return hour_ms, total
 
 
 def _sweep(db: sqlite3.Connection, now_ms: int) -> None:
