@@ -20,8 +20,6 @@ from zae_limiter import (
     SyncRateLimiter,
     SyncRepository,
 )
-from zae_limiter.core.composite import BucketAddress
-from zae_limiter.core.writes import Outcome, Refused, Write
 from zae_limiter.flows.scope import Scope
 from zae_limiter.testing import ManualClock, memory_repository, sync_memory_repository
 
@@ -320,16 +318,20 @@ def test_a_refund_during_an_attempt_is_not_missed() -> None:
     waiter = threading.Thread(target=_wait_for_two, args=(limiter,), daemon=True)
     waiter.start()
     until_blocking(lambda: waiting(repository.scope) == 1)
-    buckets = repository.scope.store.buckets
-    write = buckets.write
+    refusals = repository.scope.refusals
 
-    async def refunding(address: BucketAddress, planned: Write) -> Outcome:
-        outcome = await write(address, planned)
-        if isinstance(outcome, Refused) and len(holders) == 2:
-            holders.pop().__exit__(ValueError, ValueError(), None)
-        return outcome
+    class Refunding:
+        """Where a refusal arrives that the store has just answered with."""
 
-    buckets.write = refunding  # type: ignore[method-assign,assignment]
+        def __getattr__(self, name: str) -> object:
+            return getattr(refusals, name)
+
+        def keep(self, *refusal: object) -> None:
+            if len(holders) == 2:
+                holders.pop().__exit__(ValueError, ValueError(), None)
+            refusals.keep(*refusal)  # type: ignore[arg-type]
+
+    object.__setattr__(repository.scope, "refusals", Refunding())
     holders.pop().__exit__(ValueError, ValueError(), None)
     waiter.join(timeout=10)
     assert not waiter.is_alive()

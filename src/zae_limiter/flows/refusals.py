@@ -1,12 +1,13 @@
 """Buckets known to be short: who asks again too soon is refused without a call.
 
 After a refusal the bucket is remembered as it was, for a second at most. Until then only
-time makes a request fit, and how much time is known. A refund or correction of this process
-drops the memory; one of another process is noticed when the second is over.
+time makes a request fit, and how much time is known. Whatever this process writes to the
+bucket drops the memory; what others write is noticed when the second is over.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -27,11 +28,17 @@ class _Memory:
 
 @dataclass(slots=True)
 class Refusals:
-    """What this process was lately refused. `ttl_seconds` of nothing remembers nothing."""
+    """What this process was lately refused. `ttl_seconds` of nothing remembers nothing.
+
+    `corrections` counts what this process gave back or corrected, at any bucket.
+    """
 
     ttl_seconds: float = DEFAULT_TTL_SECONDS
     recalled: int = 0
+    corrections: int = 0
     _short: Bounded[BucketAddress, _Memory] = field(default_factory=lambda: Bounded(MAX_REMEMBERED))
+    _corrected: Bounded[BucketAddress, int] = field(default_factory=lambda: Bounded(MAX_REMEMBERED))
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def recall(self, charge: Charge, now_ms: int) -> Shortage | None:
         """The refusal that the store would answer with, if that is known."""
@@ -51,14 +58,29 @@ class Refusals:
         known = memory.shards[0].fingerprint == charge.limits.fingerprint
         return known and now_ms < memory.until_ms
 
-    def keep(self, short: Shortage, now_ms: int) -> None:
-        """Remember a refusal of the store's."""
-        if self.ttl_seconds and short.shards:
-            until_ms = now_ms + int(self.ttl_seconds * 1000)
-            home = short.charge.address._replace(shard=0)
-            self._short.put(home, _Memory(short.shards, until_ms))
+    def keep(self, short: Shortage, now_ms: int, corrections: int) -> None:
+        """Remember a refusal of the store's, unless the bucket was corrected since there were
+        only so many corrections: the refusal may be older than that."""
+        if not self.ttl_seconds or not short.shards:
+            return
+        home = short.charge.address._replace(shard=0)
+        memory = _Memory(short.shards, now_ms + int(self.ttl_seconds * 1000))
+        with self._lock:
+            if self._corrected.get(home, 0) <= corrections:
+                self._short.put(home, memory)
 
     def forget(self, address: BucketAddress) -> None:
-        """Tokens came back, or something else changed."""
+        """The bucket is no longer as it was."""
         if len(self._short):
             self._short.discard(address._replace(shard=0))
+
+    def correct(self, address: BucketAddress) -> None:
+        """Tokens came back, or something else was corrected."""
+        if not self.ttl_seconds:
+            return
+        home = address._replace(shard=0)
+        with self._lock:
+            self.corrections += 1
+            self._corrected.discard(home)
+            self._corrected.put(home, self.corrections)
+            self._short.discard(home)

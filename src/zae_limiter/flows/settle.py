@@ -79,9 +79,12 @@ def _sum(riders: Sequence[Rider]) -> Correction:
 
 async def _send(scope: Scope, address: BucketAddress, correction: Correction) -> None:
     io, deltas_milli = scope.io, correction.deltas_milli
-    scope.refusals.forget(address)
     if scope.store.buckets.metered:
         deltas_milli = {**deltas_milli, WCU: ONE_WRITE_MILLI}
     seen = scope.images.get(address)
     write = Adjust(io.operation_id(), io.now_ms(), deltas_milli, correction.acquires, seen)
-    await send(scope, address, write)
+    try:
+        await send(scope, address, write)
+    finally:
+        # Not before: a refusal that comes back meanwhile may be older than the correction.
+        scope.refusals.correct(address)

@@ -36,9 +36,12 @@ async def take(scope: Scope, charge: Charge, *, speculative: bool = True) -> Tak
     known = scope.refusals.recall(charge, scope.io.now_ms())
     if known is not None:
         return known
+    corrections = scope.refusals.corrections
     outcome = await _take_anywhere(scope, charge, speculative)
     if isinstance(outcome, Shortage):
-        scope.refusals.keep(outcome, scope.io.now_ms())
+        scope.refusals.keep(outcome, scope.io.now_ms(), corrections)
+    else:
+        scope.refusals.forget(charge.address)
     return outcome
 
 
