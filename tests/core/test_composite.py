@@ -119,9 +119,9 @@ class TestRefill:
 
     def test_a_full_cell_has_no_remainder(self) -> None:
         limits = LimitSet.of([Limit.custom("x", 10, 7, 3)])
-        bucket = bucket_with(limits, {"x": 9999})
-        cell = refill(bucket, NOW_MS + 1).cells["x"]
-        assert (cell.tokens_milli, cell.remainder) == (10_000, 0)
+        for tokens_milli in (9998, 9999):
+            cell = refill(bucket_with(limits, {"x": tokens_milli}), NOW_MS + 1).cells["x"]
+            assert (cell.tokens_milli, cell.remainder) == (10_000, 0)
 
     def test_consumption_and_parameters_stay(self) -> None:
         limits = LimitSet.of([Limit.custom("x", 10, 7, 3)])
@@ -223,6 +223,9 @@ class TestSplit:
 class TestMetered:
     OLD = LimitSet.of([Limit.per_minute("rpm", 60)])
     NEW = LimitSet.of([Limit.per_minute("rpm", 20)])
+
+    def test_an_item_takes_a_thousand_writes_a_second(self) -> None:
+        assert Cell(1_000_000, 1_000_000, 1_000_000, 1000) == WCU_CELL
 
     def test_a_metered_bucket_counts_its_writes(self) -> None:
         assert full_bucket(self.OLD, NOW_MS, metered=True).cells[WCU] == WCU_CELL
@@ -345,10 +348,20 @@ class TestTakeAndCredit:
     def test_balances_cover_what_they_hold(self, takes_milli: dict[str, int], enough: bool) -> None:
         assert covers(bucket_with(self.LIMITS, {"rps": 9000, "tps": -1}), takes_milli) is enough
 
-    def test_credit_stops_at_the_ceiling_and_counts_all_of_it(self) -> None:
-        bucket = bucket_with(self.LIMITS, {"rps": 9000, "tps": 0})
-        assert credit(bucket, "rps", 999) == Cell(9999, 10_000, 10_000, 1000, -999)
-        assert credit(bucket, "rps", 3000) == Cell(10_000, 10_000, 10_000, 1000, -3000)
+    @pytest.mark.parametrize(
+        ("amount_milli", "expected"),
+        [
+            (999, Cell(9999, 10_000, 10_000, 1000, -999, remainder=7)),
+            (1000, Cell(10_000, 10_000, 10_000, 1000, -1000)),
+            (3000, Cell(10_000, 10_000, 10_000, 1000, -3000)),
+        ],
+    )
+    def test_credit_stops_at_the_ceiling_and_counts_all_of_it(
+        self, amount_milli: int, expected: Cell
+    ) -> None:
+        cell = full_bucket(self.LIMITS, NOW_MS).cells["rps"]
+        bucket = Bucket({"rps": cell._replace(tokens_milli=9000, remainder=7)}, NOW_MS, "")
+        assert credit(bucket, "rps", amount_milli) == expected
 
 
 def test_users_see_one_state_for_each_limit_of_theirs() -> None:

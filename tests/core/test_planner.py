@@ -44,6 +44,7 @@ def wants(limits: LimitSet = LIMITS, ttl_seconds: int | None = None, **takes_mil
         (USED, wants(rpm=1000), 10_000, Refill),
         (USED, wants(rpm=1000), -5000, Drain),
         (USED, wants(rpm=60_001), 10_000, Short),
+        (take(FULL, {"rpm": 1}, 1), wants(rpm=1000), 0, Drain),
         (FULL, wants(rpm=1000), 0, Refill),
         (FULL, wants(rpm=60_000), 0, Refill),
         (FULL, wants(rpm=0), 0, Drain),
@@ -96,6 +97,12 @@ def test_taking_by_an_image_demands_what_made_it_right_on_that_image() -> None:
     assert write == Speculate(
         "op", NOW_MS + 2001, LIMITS.fingerprint, {"rpm": 3000}, 2, NOW_MS, roofs_milli, 2
     )
+
+
+def test_at_the_moment_of_the_refill_only_a_full_limit_is_above_its_roof() -> None:
+    write = plan_first(wants(rpm=3000), EMPTY, "op", NOW_MS)
+    assert isinstance(write, Speculate)
+    assert write.roofs_milli == {"rpm": 59_999}
 
 
 def test_a_bucket_that_is_short_is_shown_as_it_stands_now() -> None:

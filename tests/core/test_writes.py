@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from zae_limiter.core.composite import REMEMBERED_OPERATIONS, Bucket, Cell, full_bucket, take
+from zae_limiter.core.composite import REMEMBERED_OPERATIONS, Bucket, Cell, full_bucket, split, take
 from zae_limiter.core.limit import Limit, LimitSet
 from zae_limiter.core.planner import Intent, plan, plan_restamp
 from zae_limiter.core.writes import (
@@ -280,6 +280,22 @@ class TestRefill:
         after = granted(apply(write, BUCKET))
         assert (after.parent_id, after.cascade) == ("org", True)
 
+    def test_a_split_hands_on_half_of_what_is_there(self) -> None:
+        write = Refill("op", NOW_MS, BUCKET, split(BUCKET)[0])
+        after = granted(apply(write, take(BUCKET, {"rps": 2000}, 1)))
+        assert (tokens(after), after.shard_count) == ({"rps": 0, "tps": 10_000}, 2)
+
+    def test_a_split_is_refused_when_half_of_what_was_there_is_there_no_more(self) -> None:
+        write = Refill("op", NOW_MS, BUCKET, split(BUCKET)[0])
+        raced = take(BUCKET, {"rps": 2001}, 1)
+        assert apply(write, raced) == Refused(raced)
+
+    def test_debt_can_be_split(self) -> None:
+        indebted = with_tokens(BUCKET, "rps", -3000)
+        write = Refill("op", NOW_MS, indebted, split(indebted)[0])
+        after = granted(apply(write, take(indebted, {"rps": 500}, 0)))
+        assert tokens(after)["rps"] == -2000
+
     def test_keeps_the_place_of_a_shard(self) -> None:
         shard = BUCKET._replace(shard=1, shard_count=2)
         after = granted(apply(refill(NOW_MS + 2000, shard, rps=5000), shard))
@@ -291,6 +307,10 @@ class TestAdjust:
         after = granted(apply(Adjust("op", NOW_MS, {"rps": 9000}, 0), BUCKET))
         assert tokens(after)["rps"] == -5000
         assert consumed(after)["rps"] == 15_000
+
+    def test_charges_a_single_millitoken(self) -> None:
+        after = granted(apply(Adjust("op", NOW_MS, {"rps": 1}, 0), BUCKET))
+        assert (tokens(after)["rps"], consumed(after)["rps"]) == (3999, 6001)
 
     def test_gives_back_and_takes_acquires_back(self) -> None:
         after = granted(apply(Adjust("op", NOW_MS, {"rps": -6000, "tps": -1}, -1), BUCKET))
