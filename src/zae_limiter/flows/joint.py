@@ -2,14 +2,14 @@
 
 The outcome is always one that some order of single writes gives. If all riders together
 are more than the item holds, they are walked in the order in which they came: who still
-fits flies, the others are refused as if they had come after.
+fits flies, and the others are judged by what the flight has left.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from ..core.composite import covers
+from ..core.composite import Bucket, covers, refill
 from ..core.composite import take as taken_from
 from ..core.naming import WCU
 from .charge import ONE_WRITE_MILLI, Charge, LimitsDiffer, Shortage, Taken, shortage
@@ -18,6 +18,9 @@ from .lanes import Rider
 from .scope import Scope
 
 TakeHere = Callable[[Scope, Charge, bool], Awaitable[Taken | Shortage]]
+Group = Sequence[tuple[Rider, Charge]]
+# Each flight after the second means that another client has changed the item meanwhile.
+_MAX_FLIGHTS = 16
 
 
 async def take_joined(
@@ -46,22 +49,58 @@ async def take_joined(
 async def _take_together(
     scope: Scope, riders: Sequence[Rider], speculative: bool, take_here: TakeHere
 ) -> None:
-    group = [(rider, rider.load) for rider in riders if isinstance(rider.load, Charge)]
-    while len(group) > 1:
-        joint = _joint([charge for _, charge in group])
+    waiting = [(rider, rider.load) for rider in riders if isinstance(rider.load, Charge)]
+    flying: Group = waiting
+    for _ in range(_MAX_FLIGHTS):
         try:
-            outcome = await take_here(scope, joint, speculative)
+            outcome = await _fly(scope, flying, speculative, take_here)
         except LimitsDiffer:
             break
-        except BaseException:
-            _share_what_is_unknown(joint, [charge for _, charge in group])
-            raise
         if isinstance(outcome, Taken):
-            _share(joint, group)
+            waiting = [rider for rider in waiting if rider not in flying]
+        # Nobody is refused before the item, as it now is, has been seen to be short for it.
+        now = _left(outcome, scope.io.now_ms())
+        flying = _fitting(waiting, now)
+        if not flying:
+            for rider, charge in waiting:
+                rider.outcome = shortage(charge, [now])
             return
-        group = _walk(group, outcome)
-    for rider, charge in group:
+    for rider, charge in waiting:
         rider.outcome = await take_here(scope, charge, speculative)
+
+
+async def _fly(
+    scope: Scope, group: Group, speculative: bool, take_here: TakeHere
+) -> Taken | Shortage:
+    """Charge all of them at once, or none."""
+    charges = [charge for _, charge in group]
+    joint = _joint(charges) if len(charges) > 1 else charges[0]
+    try:
+        outcome = await take_here(scope, joint, speculative)
+    except BaseException:
+        if joint.is_joint:
+            _share_what_is_unknown(joint, charges)
+        raise
+    if isinstance(outcome, Taken):
+        _share(joint, group)
+    return outcome
+
+
+def _left(outcome: Taken | Shortage, now_ms: int) -> Bucket:
+    """The item, up to date, as a flight found or left it."""
+    shards = outcome.charge.shards if isinstance(outcome, Taken) else outcome.shards
+    return refill(shards[0], now_ms)
+
+
+def _fitting(group: Group, now: Bucket) -> Group:
+    """Those whom the item can serve, in the order in which they came."""
+    fitting = []
+    for rider, charge in group:
+        asked_milli = {n: m for n, m in charge.intent.takes_milli.items() if n != WCU}
+        if covers(now, asked_milli):
+            now = taken_from(now, asked_milli, 0)
+            fitting.append((rider, charge))
+    return fitting
 
 
 def _joint(charges: Sequence[Charge]) -> Charge:
@@ -84,7 +123,7 @@ def _joint(charges: Sequence[Charge]) -> Charge:
     )
 
 
-def _share(joint: Charge, group: Sequence[tuple[Rider, Charge]]) -> None:
+def _share(joint: Charge, group: Group) -> None:
     """Give each its own part of what was taken together."""
     for rider, charge in group:
         intent = charge.intent
@@ -102,20 +141,3 @@ def _share_what_is_unknown(joint: Charge, charges: Sequence[Charge]) -> None:
             (operation, charge.entry(entry.address, intent.takes_milli, intent.acquires))
             for operation, entry in joint.sent
         ]
-
-
-def _walk(group: Sequence[tuple[Rider, Charge]], short: Shortage) -> list[tuple[Rider, Charge]]:
-    """Who still fits, in the order in which they came; the others are refused."""
-    now = short.shards[0]
-    fitting = []
-    refused = []
-    for rider, charge in group:
-        asked_milli = {n: m for n, m in charge.intent.takes_milli.items() if n != WCU}
-        if covers(now, asked_milli):
-            now = taken_from(now, asked_milli, 0)
-            fitting.append((rider, charge))
-        else:
-            refused.append((rider, charge))
-    for rider, charge in refused:
-        rider.outcome = shortage(charge, [now])
-    return fitting
