@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from itertools import groupby
@@ -18,9 +19,9 @@ from zae_limiter.flows.scope import Scope
 from zae_limiter.runtime.blocking import run
 from zae_limiter.testing.history import Event, worst_window
 
-from .scenario import RESOURCE, chain
+from .scenario import RESOURCE, Scenario, chain
 from .truth import Applied
-from .watch import Call, Ending, Story
+from .watch import Amounts, Call, Ending, Story, add, home_of
 from .world import NAMESPACE, World
 
 # All pauses of `flows.send` between the tries of one write.
@@ -211,22 +212,44 @@ def _consumed(history: list[Applied]) -> dict[str, int]:
 
 def check_charges(world: World) -> None:
     """4.6 and 4.7: each acquire was charged once at every level, or not at all."""
-    net_milli: dict[tuple[Story, BucketAddress], dict[str, int]] = {}
+    net_milli: dict[tuple[Story, BucketAddress], Amounts] = {}
     for applied in world.truth.applied:
-        sent = world.watch.sent.get(applied.write.operation)
+        call = world.watch.sent.get(applied.write.operation)
         moved_milli = deltas_milli(applied.write)
-        if sent is None:
+        if call is None:
             assert not any(moved_milli.values()), f"nobody asked for {applied}"
-            continue
-        home = applied.address._replace(shard=0)
-        total = net_milli.setdefault((sent.story, home), {})
-        for name, amount_milli in moved_milli.items():
-            total[name] = total.get(name, 0) + amount_milli
+        else:
+            key = call.story, home_of(applied.address)
+            add(net_milli.setdefault(key, {}), moved_milli)
     for story in world.watch.stories:
         _check_levels(story)
-        for entity_id in chain(story.entity_id):
-            home = BucketAddress(NAMESPACE, entity_id, RESOURCE)
-            _check_net(world, story, home, net_milli.get((story, home), {}))
+    for home in world.truth.histories():
+        stories = [s for s in world.watch.stories if home.entity_id in chain(s.entity_id)]
+        if world.scenario.coalesces:
+            _check_together(stories, home, net_milli)
+        else:
+            for story in stories:
+                _check_net(world, story, home, net_milli.get((story, home), {}))
+
+
+def _check_together(
+    stories: list[Story], home: BucketAddress, net_milli: dict[tuple[Story, BucketAddress], Amounts]
+) -> None:
+    """One write may be that of several acquires of a client, so only their sum can be told."""
+    for client in {story.client for story in stories}:
+        group = [story for story in stories if story.client is client]
+        net: Amounts = {}
+        expected: Amounts = {}
+        most: dict[str, float] = {}
+        for story in group:
+            add(net, net_milli.get((story, home), {}))
+            add(expected, story.believes(home))
+            add(most, {name: most_milli(story, name) for name in story.most_milli})
+        unsure = any(story.ending is Ending.NONE or home in story.troubled for story in group)
+        for name in sorted({*net, *expected}):
+            held, wanted = net.get(name, 0), expected.get(name, 0)
+            right = 0 <= held <= most.get(name, 0) if unsure else held == wanted
+            assert right, f"{held} {name} at {home}, not {wanted}: {group}"
 
 
 def _check_levels(story: Story) -> None:
@@ -236,36 +259,41 @@ def _check_levels(story: Story) -> None:
     assert charged == chain(story.entity_id), f"{story} was admitted without all levels"
 
 
-def _check_net(world: World, story: Story, home: BucketAddress, net_milli: dict[str, int]) -> None:
+def _check_net(world: World, story: Story, home: BucketAddress, net_milli: Amounts) -> None:
     late_milli = _late_milli(world, story, home)
     expected_milli = story.believes(home)
     for name in sorted({*net_milli, *expected_milli}):
         net = net_milli.get(name, 0) - late_milli.get(name, 0)
         if story.ending is Ending.NONE or story.doubts_about(home):
-            assert 0 <= net <= story.most_milli.get(name, 0), f"{net} {name} at {home}: {story}"
+            assert 0 <= net <= most_milli(story, name), f"{net} {name} at {home}: {story}"
         else:
             expected = expected_milli.get(name, 0)
             assert net == expected, f"{net} {name} at {home}, not {expected}: {story}"
 
 
-def _late_milli(world: World, story: Story, home: BucketAddress) -> dict[str, int]:
+def most_milli(story: Story, name: str) -> float:
+    """What may stay charged at most where the store left the client in doubt. Who waits may
+    try any number of times, and be left in doubt each time."""
+    return math.inf if story.timeout is not None else story.most_milli.get(name, 0)
+
+
+def _late_milli(world: World, story: Story, home: BucketAddress) -> Amounts:
     """What was charged by writes that landed after the client had been shown that they had
     not. Nobody can know of these; so it errs toward having charged."""
-    total: dict[str, int] = {}
+    total: Amounts = {}
     if not world.scenario.faults.late_requests:
         return total
     for applied in world.truth.applied:
-        if (applied.address, applied.write.operation) in story.dismissed:
-            for name, amount_milli in deltas_milli(applied.write).items():
-                if applied.address._replace(shard=0) == home:
-                    assert amount_milli >= 0, f"given back by a late write: {applied}"
-                    total[name] = total.get(name, 0) + amount_milli
+        is_late = (applied.address, applied.write.operation) in story.dismissed
+        if is_late and home_of(applied.address) == home:
+            assert not isinstance(applied.write, Adjust), f"given back by a late write: {applied}"
+            add(total, deltas_milli(applied.write))
     return total
 
 
 def check_once(world: World) -> None:
     """4.6: however often a call has to try, it charges one item once."""
-    if world.scenario.metered:
+    if world.scenario.metered or world.scenario.coalesces:
         return
     seen: set[tuple[Call, BucketAddress]] = set()
     for applied in world.truth.applied:
@@ -296,17 +324,24 @@ def check_limit_changes(world: World) -> None:
 
 
 def check_waits(world: World) -> None:
-    """Nobody waits past its timeout, apart from the time that calls take."""
+    """Nobody waits past its timeout, apart from the time that calls take: its own, and those
+    of its client that it had to let pass."""
     scenario = world.scenario
     if scenario.jump_ms or scenario.clock_steps:
         return
     for story in world.watch.stories:
         if story.timeout is None or story.ending is Ending.NONE:
             continue
-        calls_ms = story.calls * _WAYS_PER_CALL * scenario.faults.max_delay_ms
-        most_ms = round(story.timeout * 1000) + calls_ms + story.faults * _PAUSES_MS
+        of_client = [other for other in world.watch.stories if other.client is story.client]
+        calls, faults = sum(s.calls for s in of_client), sum(s.faults for s in of_client)
+        calls_ms = calls * (_WAYS_PER_CALL * scenario.faults.max_delay_ms + _linger_ms(scenario))
+        most_ms = round(story.timeout * 1000) + calls_ms + faults * _PAUSES_MS
         waited_ms = story.decided_ms - story.began_ms
         assert waited_ms <= most_ms, f"waited {waited_ms} of {most_ms} ms: {story}"
+
+
+def _linger_ms(scenario: Scenario) -> int:
+    return round(scenario.linger_s * 1000) if scenario.coalesces else 0
 
 
 def check_refusals(world: World) -> None:
@@ -331,24 +366,25 @@ def _was_short(
     history = histories.get(BucketAddress(NAMESPACE, entity_id, RESOURCE), [])
     return any(
         not judge_shards([at(item, limits, ms) for item in items], takes_milli).fits
-        for ms, items in _moments(story, limits, history)
+        for ms, items in _moments(story, limits, history, world.scenario.refusal_ttl_s * 1000)
     )
 
 
 def _moments(
-    story: Story, limits: LimitSet, history: list[Applied]
+    story: Story, limits: LimitSet, history: list[Applied], remembered_ms: int
 ) -> Iterator[tuple[int, list[Bucket]]]:
-    """All items of a bucket as they were when the call began, and after each change of them
-    until it was decided."""
-    items = {0: full_bucket(limits, story.began_ms)}
+    """All items of a bucket as they were when the call began, or some time before it, and
+    after each change of them until it was decided."""
+    since_ms = story.began_ms - remembered_ms
+    items = {0: full_bucket(limits, since_ms)}
     later = []
     for _, together in groupby(history, key=lambda applied: applied.step):
         parts = list(together)
-        if parts[0].at_ms < story.began_ms:
+        if parts[0].at_ms < since_ms:
             items |= {part.address.shard: part.after for part in parts}
         elif parts[0].at_ms <= story.decided_ms:
             later.append(parts)
-    yield story.began_ms, list(items.values())
+    yield since_ms, list(items.values())
     for parts in later:
         items |= {part.address.shard: part.after for part in parts}
         yield parts[0].at_ms, list(items.values())

@@ -57,6 +57,9 @@ class Scenario:
     speculative: bool
     metered: bool
     splits: int
+    coalesces: bool
+    linger_s: float
+    refusal_ttl_s: int
 
     @property
     def is_punctual(self) -> bool:
@@ -94,7 +97,7 @@ def draw_scenario(rng: Random) -> Scenario:
     metered = rng.random() < 0.3
     return Scenario(
         clients=rng.randint(1, 3),
-        workers=rng.randint(1, 3),
+        workers=rng.choice((1, 2, 3, 3, 8)),
         jobs=rng.randint(1, 3),
         entities=family,
         defaults=draw_limits(rng),
@@ -113,6 +116,9 @@ def draw_scenario(rng: Random) -> Scenario:
         speculative=rng.random() < 0.8,
         metered=metered,
         splits=sometimes(0.7, 4) if metered else 0,
+        coalesces=rng.random() < 0.4,
+        linger_s=rng.choice((0, 0, 0.005)),
+        refusal_ttl_s=rng.choice((0, 0, 1)),
     )
 
 

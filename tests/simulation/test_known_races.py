@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any
 
-from zae_limiter import Limit
+from zae_limiter import Limit, RateLimitExceeded
 from zae_limiter.backends.memory import MemoryStore
 from zae_limiter.core.composite import Bucket, BucketAddress
 from zae_limiter.core.exceptions import StorageUnavailable
@@ -15,31 +15,43 @@ from zae_limiter.flows.cascade import make_request
 from zae_limiter.flows.lease import Terms, end_lease, open_lease
 from zae_limiter.flows.scope import Scope
 from zae_limiter.flows.shards import split_shard
-from zae_limiter.runtime.simulated import Simulation
+from zae_limiter.testing.simulation import Simulation
 
-LIMITS = [Limit.per_second("rps", 1, burst=10)]
+from .properties import deltas_milli
+
+LIMITS = [Limit.per_day("rpd", 1, burst=10)]
 HOME = BucketAddress("n", "key", "api")
 
 
 class Desk:
-    """One client of one store, and what its calls leave behind."""
+    """A client of a store in which nothing takes time, and who is told what there."""
 
-    def __init__(self, store: MemoryStore) -> None:
-        self.simulation = Simulation(seed=1)
+    def __init__(self, store: MemoryStore, simulation: Simulation | None = None) -> None:
+        self.simulation = simulation or Simulation(seed=1)
         self.client = self.simulation.client(store)
-        self.scope = Scope(store, self.client.io, "n")
+        self.store = store
+        self.scope = Scope(store, self.client.io, "n", coalesces=True)
+        self.log: list[str] = []
 
-    def do(self, flow: Coroutine[Any, Any, Any]) -> None:
-        self.simulation.spawn(self.client, flow)
+    def do(self, *flows: Coroutine[Any, Any, Any]) -> list[str]:
+        for flow in flows:
+            self.simulation.spawn(self.client, flow)
         self.simulation.run()
+        return self.log
 
-    async def take(self, amount: int, *, speculative: bool = True) -> None:
-        request = make_request("key", "api", {"rps": amount}, LIMITS)
-        lease = await open_lease(self.scope, request, Terms(speculative=speculative))
-        await end_lease(lease, failed=False)
+    async def take(self, amount: int, *, after_ms: int = 0, speculative: bool = True) -> None:
+        await self.client.io.pause(after_ms / 1000)
+        request = make_request("key", "api", {"rpd": amount}, LIMITS)
+        try:
+            lease = await open_lease(self.scope, request, Terms(speculative=speculative))
+        except RateLimitExceeded:
+            self.log.append(f"{amount} refused")
+        else:
+            await end_lease(lease, failed=False)
+            self.log.append(f"{amount} taken")
 
     async def bucket(self) -> Bucket:
-        return (await self.scope.store.buckets.read([HOME]))[HOME]
+        return (await self.store.buckets.read([HOME]))[HOME]
 
 
 class SlowPost(MemoryStore):
@@ -49,13 +61,13 @@ class SlowPost(MemoryStore):
         super().__init__()
         self.deliver = self.buckets.write
         self.on_the_way: Write | None = None
-        self.waits_for_one = False
+        self.loses_the_next = False
         self.buckets.write = self.write  # type: ignore[method-assign]
 
     async def write(self, address: BucketAddress, write: Write) -> Outcome:
-        if self.waits_for_one:
-            self.waits_for_one, self.on_the_way = False, write
-            await self.deliver(address, Adjust("a refund", write.at_ms, {"rps": -5 * MILLI}, 0))
+        if self.loses_the_next:
+            self.loses_the_next, self.on_the_way = False, write
+            await self.deliver(address, Adjust("a refund", write.at_ms, {"rpd": -5 * MILLI}, 0))
             raise StorageUnavailable("no answer in time", ambiguous=True)
         return await self.deliver(address, write)
 
@@ -66,23 +78,50 @@ def test_a_write_that_arrives_after_another_took_its_place_does_not_charge_again
 
     async def story() -> None:
         await desk.take(5)
-        store.waits_for_one = True
+        store.loses_the_next = True
         await desk.take(1)
         assert store.on_the_way is not None
         await store.deliver(HOME, store.on_the_way)
-        assert (await desk.bucket()).cells["rps"].consumed_milli == (5 - 5 + 1) * MILLI
+        assert (await desk.bucket()).cells["rpd"].consumed_milli == (5 - 5 + 1) * MILLI
 
     desk.do(story())
 
 
 def test_who_looks_before_it_takes_sees_that_the_bucket_is_spread() -> None:
     desk = Desk(MemoryStore())
-    desk.scope.store.buckets.metered = True  # type: ignore[misc]
+    desk.store.buckets.metered = True
+    stranger = Desk(desk.store, desk.simulation)
 
     async def story() -> None:
         await desk.take(2)
         await split_shard(desk.scope, HOME, await desk.bucket())
-        stranger = Desk(desk.scope.store)  # type: ignore[arg-type]
         await stranger.take(8, speculative=False)
 
     desk.do(story())
+    assert stranger.log == ["8 taken"]
+
+
+class Rival(MemoryStore):
+    """Writes take a while; and just before four tokens are taken, someone else takes two."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.deliver = self.buckets.write
+        self.simulation = Simulation(seed=1)
+        self.clock = self.simulation.client(self).io
+        self.has_come = False
+        self.buckets.write = self.write  # type: ignore[method-assign]
+
+    async def write(self, address: BucketAddress, write: Write) -> Outcome:
+        await self.clock.wait_ms(5)
+        if not self.has_come and deltas_milli(write) == {"rpd": 4 * MILLI}:
+            self.has_come = True
+            await self.deliver(address, Adjust("a rival", write.at_ms, {"rpd": 2 * MILLI}, 0))
+        return await self.deliver(address, write)
+
+
+def test_nobody_is_refused_for_the_sake_of_one_who_is_refused_in_the_end() -> None:
+    store = Rival()
+    desk = Desk(store, store.simulation)
+    desk.do(desk.take(5), desk.take(4, after_ms=1), desk.take(3, after_ms=2))
+    assert sorted(desk.log) == ["3 taken", "4 refused", "5 taken"]

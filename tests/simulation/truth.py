@@ -79,7 +79,7 @@ class Truth:
         for change in self.changes:
             if change.slot != slot or change.at_ms > until_ms:
                 continue
-            if change.at_ms > since_ms:
+            if change.at_ms >= since_ms:
                 yield last
             last = change.limits
         yield last

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from typing import TypeVar
 
 from zae_limiter import Limit
 from zae_limiter.core.composite import Bucket, BucketAddress
@@ -12,7 +13,7 @@ from zae_limiter.core.exceptions import StorageUnavailable
 from zae_limiter.core.hierarchy import ConfigSlot
 from zae_limiter.core.limit import MILLI, LimitSet
 from zae_limiter.core.operations import Landing, landing
-from zae_limiter.core.writes import Granted, Outcome, Write
+from zae_limiter.core.writes import Adjust, Granted, Outcome, Write
 from zae_limiter.flows.lease import LeaseRecord
 from zae_limiter.ports.repository_protocol import Buckets, ConfigPage, Configs
 from zae_limiter.runtime.simulated import Client
@@ -21,6 +22,7 @@ from zae_limiter.runtime.simulated_scheduler import Scheduler, Task
 from .truth import Addressed
 
 Amounts = dict[str, int]
+N = TypeVar("N", int, float)
 
 
 class Ending(Enum):
@@ -50,8 +52,9 @@ class Story:
     corrected: Amounts = field(default_factory=dict)
     most_milli: Amounts = field(default_factory=dict)
     doubts: dict[BucketAddress, set[str]] = field(default_factory=dict)
-    last_sent: dict[BucketAddress, str] = field(default_factory=dict)
+    last_sent: dict[BucketAddress, Write] = field(default_factory=dict)
     dismissed: set[tuple[BucketAddress, str]] = field(default_factory=set)
+    troubled: set[BucketAddress] = field(default_factory=set)
     calls: int = 0
     faults: int = 0
 
@@ -76,14 +79,12 @@ class Story:
         """What the caller takes to be charged to a bucket in the end."""
         if self.lease is None or self.ending in (Ending.FAILED, Ending.REFUSED):
             return {}
-        entries = [entry for entry in self.lease.ledger.entries if _home(entry.address) == home]
+        entries = [entry for entry in self.lease.ledger.entries if home_of(entry.address) == home]
         total: Amounts = {}
         for entry in entries:
-            for name, amount_milli in entry.charged_milli.items():
-                total[name] = total.get(name, 0) + amount_milli
-        for name, amount in self.corrected.items():
-            if entries and name in entries[0].limit_names:
-                total[name] = total.get(name, 0) + amount * MILLI
+            add(total, entry.charged_milli)
+        names = entries[0].limit_names if entries else ()
+        add(total, {name: n * MILLI for name, n in self.corrected.items() if name in names})
         return total
 
     def doubts_about(self, home: BucketAddress) -> set[str]:
@@ -92,12 +93,19 @@ class Story:
             operation
             for address, operations in self.doubts.items()
             for operation in operations
-            if _home(address) == home
+            if home_of(address) == home
         }
 
 
-def _home(address: BucketAddress) -> BucketAddress:
+def home_of(address: BucketAddress) -> BucketAddress:
+    """The bucket that an item is part of."""
     return address._replace(shard=0)
+
+
+def add(total: dict[str, N], more: Mapping[str, N]) -> None:
+    """Count these too."""
+    for name, amount in more.items():
+        total[name] = total.get(name, 0) + amount
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -159,11 +167,12 @@ class WatchedBuckets:
             # In doubt until it is answered: a process that dies meanwhile never learns.
             story.doubts.setdefault(address, set()).add(write.operation)
             story.dismissed.discard((address, write.operation))
-            story.last_sent[address] = write.operation
+            story.last_sent[address] = write
         try:
             answer = await call
         except StorageUnavailable:
             story.faults += 1
+            story.troubled |= {home_of(address) for address, _ in writes}
             raise
         outcomes = answer if isinstance(answer, list) else [answer]
         landed = all(isinstance(outcome, Granted) for outcome in outcomes)
@@ -177,12 +186,21 @@ class WatchedBuckets:
         found = await self._buckets.read(addresses)
         for address in addresses:
             # Who has sent another write there has given up to learn about the one before.
-            operation = story.last_sent.get(address)
-            if operation is not None and operation in story.doubts[address]:
-                landed = landing(operation, found.get(address))
-                if landed is not Landing.UNKNOWN:
-                    story.concludes(address, operation, landed=landed is Landing.LANDED)
+            write = story.last_sent.get(address)
+            if write is not None and write.operation in story.doubts[address]:
+                self._learn(story, address, write, found.get(address))
         return found
+
+    def _learn(
+        self, story: Story, address: BucketAddress, write: Write, bucket: Bucket | None
+    ) -> None:
+        """A refund that is lost stays in doubt until it is sent again and answered: nobody
+        who gives it up tells."""
+        landed = landing(write.operation, bucket)
+        if landed is Landing.LANDED:
+            story.concludes(address, write.operation, landed=True)
+        elif landed is Landing.LOST and not isinstance(write, Adjust):
+            story.concludes(address, write.operation, landed=False)
 
 
 class WatchedConfigs:

@@ -18,6 +18,7 @@ from zae_limiter.flows import configure, entities
 from zae_limiter.flows.cascade import make_request
 from zae_limiter.flows.config_cache import ConfigCache
 from zae_limiter.flows.lease import Terms, adjust, consume, end_lease, open_lease
+from zae_limiter.flows.refusals import Refusals
 from zae_limiter.flows.scope import Scope
 from zae_limiter.flows.shards import split_shard
 from zae_limiter.ports.io import Io
@@ -87,7 +88,15 @@ class World:
         return self._scope(client.io, cast(RepositoryProtocol, SimpleNamespace(**roles)))
 
     def _scope(self, io: Io, store: RepositoryProtocol) -> Scope:
-        return Scope(store, io, NAMESPACE, ConfigCache(self.scenario.cache_ttl_s))
+        return Scope(
+            store,
+            io,
+            NAMESPACE,
+            ConfigCache(self.scenario.cache_ttl_s),
+            refusals=Refusals(self.scenario.refusal_ttl_s),
+            coalesces=self.scenario.coalesces,
+            linger_s=self.scenario.linger_s,
+        )
 
     def _prepare(self) -> None:
         scope = self._scope(self.fate.io, self.store)

@@ -18,10 +18,6 @@ def _whole_ms(seconds: float) -> int:
     return math.ceil(round(seconds * 1000, 6))
 
 
-# Time moves so far only when nobody is left to set the signal.
-_FOREVER_MS = 10**12
-
-
 class _SimulatedSignal:
     def __init__(self, io: SimulatedIo) -> None:
         self._io = io
@@ -35,8 +31,8 @@ class _SimulatedSignal:
 
     async def wait(self, seconds: float | None) -> bool:
         self._waiter = self._io.scheduler.current
-        wait_ms = _FOREVER_MS if seconds is None else _whole_ms(seconds)
-        await self._io.wait_ms(0 if self._is_set else wait_ms, cancellable=True)
+        limit_ms = None if seconds is None else _whole_ms(seconds)
+        await self._io.wait_ms(0 if self._is_set else limit_ms, cancellable=True)
         self._waiter = None
         return self._is_set
 
@@ -89,8 +85,9 @@ class SimulatedIo:
     async def close(self) -> None:
         """Nothing is held."""
 
-    async def wait_ms(self, duration_ms: int, *, cancellable: bool = False) -> None:
-        """Hand over, and go on after this much virtual time."""
+    async def wait_ms(self, duration_ms: int | None, *, cancellable: bool = False) -> None:
+        """Hand over, and go on after this much virtual time or, with None, when woken."""
         if not self.process.is_alive:
             raise Killed
-        await hand_over(Wait(self.scheduler.now_ms + duration_ms, cancellable))
+        until_ms = None if duration_ms is None else self.scheduler.now_ms + duration_ms
+        await hand_over(Wait(until_ms, cancellable))
