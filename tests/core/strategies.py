@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from zae_limiter.core.limit import Limit, LimitSet
 
-# Examples vary too much in length, and machines in speed, for a deadline to mean anything.
-quick = settings(max_examples=100, deadline=None)
+# Examples vary too much in length, and machines in speed, for times to mean anything.
+untimed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(untimed, max_examples=100)
 
 PERIODS_S = (1, 7, 60, 3600, 86400)
 

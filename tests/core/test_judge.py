@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tests.core.strategies import limit_sets
+from tests.core.strategies import limit_sets, quick, untimed
 from zae_limiter.core.composite import Bucket, full_bucket, refill, take
 from zae_limiter.core.judge import NEVER, judge, judge_shards, statuses, time_to_gain_ms
 from zae_limiter.core.limit import Limit, LimitSet
@@ -49,7 +49,7 @@ def test_waits(tokens: dict[str, int], takes: dict[str, int], waits_ms: dict[str
     assert verdict.wait_ms == max([0, *waits_ms.values()])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(untimed, max_examples=200)
 @given(limit_sets("rpm", "tpm", max_amount=500), st.sampled_from([1, 2, 8]), st.data())
 def test_waiting_as_told_is_enough_and_a_millisecond_less_is_not(
     limits: LimitSet, shard_count: int, data: st.DataObject
@@ -77,7 +77,7 @@ def test_a_shard_can_never_give_more_than_its_part() -> None:
     assert judge(shard, {"rpm": 15_001}).wait_ms == math.inf
 
 
-@settings(max_examples=100, deadline=None)
+@quick
 @given(limit_sets("rpm", max_amount=500), st.sampled_from([(2, 2), (2, 4, 4)]), st.data())
 def test_shards_together_are_waited_for_as_one(
     limits: LimitSet, counts: tuple[int, ...], data: st.DataObject

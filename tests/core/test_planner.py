@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.core.strategies import limit_sets, quick
+from tests.core.strategies import limit_sets, quick, untimed
 from zae_limiter.core.composite import Bucket, Cell, at, full_bucket, refill, take
 from zae_limiter.core.limit import Limit, LimitSet
 from zae_limiter.core.naming import WCU
@@ -239,7 +239,7 @@ def any_bucket(limits: LimitSet, data: st.DataObject) -> Bucket:
     return bucket._replace(cells=cells)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(untimed, max_examples=200)
 @given(limit_sets("rpm", "tpm", max_amount=4), st.data())
 def test_taking_without_a_refill_is_exactly_refilling_and_taking(
     limits: LimitSet, data: st.DataObject

@@ -5,12 +5,12 @@ from collections.abc import Iterator, Sequence
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.clauses import outcome_without
 from tests.core.racing import Apply, Race, Step, Verb
-from tests.core.strategies import limit_sets
+from tests.core.strategies import limit_sets, quick
 from zae_limiter.core.composite import Bucket
 from zae_limiter.core.limit import MILLI, Limit, LimitSet
 from zae_limiter.core.writes import Outcome, Write, apply
@@ -19,7 +19,6 @@ MAX_SKEW_MS = 2000
 MAX_DELAY_MS = 300
 TAKING: tuple[Verb, ...] = ("look", "speculate", "begin", "take", "prepare", "land", "resend")
 
-thorough = settings(max_examples=100, deadline=None)
 clocks = st.lists(st.integers(0, MAX_SKEW_MS), min_size=3, max_size=3)
 two_limits = limit_sets("fast", "slow", max_amount=20)
 
@@ -56,7 +55,7 @@ def tapes(
     return st.lists(step, min_size=20, max_size=40)
 
 
-@thorough
+@quick
 @given(two_limits, clocks, st.booleans(), st.data())
 def test_no_race_lets_out_more_than_the_window_allows(
     limits: LimitSet, clocks_ms: list[int], metered: bool, data: st.DataObject
@@ -66,7 +65,7 @@ def test_no_race_lets_out_more_than_the_window_allows(
     race.run(tape).assert_window_theorem()
 
 
-@thorough
+@quick
 @given(two_limits, clocks, st.booleans(), st.data())
 def test_nor_do_all_items_of_a_bucket_together_while_it_is_split(
     limits: LimitSet, clocks_ms: list[int], metered: bool, data: st.DataObject
@@ -77,7 +76,7 @@ def test_nor_do_all_items_of_a_bucket_together_while_it_is_split(
     race.run(tape).assert_window_theorem()
 
 
-@thorough
+@quick
 @given(two_limits, clocks, st.data())
 def test_nor_does_a_store_that_drops_expired_buckets(
     limits: LimitSet, clocks_ms: list[int], data: st.DataObject
@@ -95,7 +94,7 @@ def agreeing(write: Write, bucket: Bucket | None) -> Outcome:
     return outcome
 
 
-@thorough
+@quick
 @given(two_limits, two_limits, limit_sets("slow", "new", max_amount=20), clocks, st.data())
 def test_while_limits_change_balances_stay_right_and_apply_does_what_its_clauses_say(
     one: LimitSet, two: LimitSet, three: LimitSet, clocks_ms: list[int], data: st.DataObject
