@@ -30,6 +30,9 @@ class Io(Protocol):
     def now_ms(self) -> int:
         """The time, in milliseconds since the epoch."""
 
+    def correct(self, offset_ms: int) -> None:
+        """The store's clock is ahead of ours by this much: go by the store's."""
+
     def operation_id(self) -> str:
         """A new id that no other client ever makes (`core.operations`)."""
 
@@ -51,6 +54,10 @@ class Io(Protocol):
         Once begun it is never abandoned: a cancellation is held back until the call has
         returned, so that its outcome is always known.
         """
+
+    async def hold(self, flow: Coroutine[Any, Any, T]) -> T:
+        """Await something that must not be abandoned once it has begun, such as a call over a
+        network: a cancellation is held back until it has ended."""
 
     async def gather(self, flows: Sequence[Coroutine[Any, Any, T]]) -> list[T | BaseException]:
         """Run all, return every outcome in order, cancel nobody."""

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from ..core.operations import operation_id
 from ..ports.clock import Clock
 from .ids import rising_entropy, unique_suffix
-from .system_clock import SystemClock
+from .system_clock import SystemClock, ahead_by
 
 T = TypeVar("T")
 
@@ -98,7 +98,10 @@ class AsyncioIo:
         self._parallel_helps = parallel_helps
         self._worker: ThreadPoolExecutor | None = None
         self._worker_pid = 0
-        self.now_ms = self._clock.now_ms
+        self.now_ms: Callable[[], int] = self._clock.now_ms
+
+    def correct(self, offset_ms: int) -> None:
+        self.now_ms = ahead_by(self._clock, offset_ms)
 
     def operation_id(self) -> str:
         return operation_id(self.now_ms(), unique_suffix())
@@ -120,6 +123,9 @@ class AsyncioIo:
     async def offload(self, call: Callable[[], T]) -> T:
         loop = asyncio.get_running_loop()
         return await hold(loop.run_in_executor(self._current_worker(), call))
+
+    async def hold(self, flow: Coroutine[Any, Any, T]) -> T:
+        return await hold(asyncio.ensure_future(flow))
 
     async def gather(self, flows: Sequence[Coroutine[Any, Any, T]]) -> list[T | BaseException]:
         if not self._parallel_helps or len(flows) < 2:

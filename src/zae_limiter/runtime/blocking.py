@@ -11,7 +11,7 @@ from ..core.operations import operation_id
 from ..ports.clock import Clock
 from .ids import rising_entropy, unique_suffix
 from .parallel import Gather, serial
-from .system_clock import SystemClock
+from .system_clock import SystemClock, ahead_by
 
 T = TypeVar("T")
 
@@ -49,7 +49,10 @@ class BlockingIo:
     def __init__(self, clock: Clock | None = None, gather: Gather = serial) -> None:
         self._clock = clock or SystemClock()
         self._gather = gather
-        self.now_ms = self._clock.now_ms
+        self.now_ms: Callable[[], int] = self._clock.now_ms
+
+    def correct(self, offset_ms: int) -> None:
+        self.now_ms = ahead_by(self._clock, offset_ms)
 
     def operation_id(self) -> str:
         return operation_id(self.now_ms(), unique_suffix())
@@ -69,6 +72,9 @@ class BlockingIo:
 
     async def offload(self, call: Callable[[], T]) -> T:
         return call()
+
+    async def hold(self, flow: Coroutine[Any, Any, T]) -> T:
+        return await flow
 
     async def gather(self, flows: Sequence[Coroutine[Any, Any, T]]) -> list[T | BaseException]:
         return self._gather([_outcome_of(flow) for flow in flows])

@@ -51,6 +51,9 @@ class SimulatedIo:
     def now_ms(self) -> int:
         return self.scheduler.now_ms + self.ahead_ms
 
+    def correct(self, offset_ms: int) -> None:
+        self.ahead_ms += offset_ms
+
     def operation_id(self) -> str:
         self._operations += 1
         return operation_id(self.now_ms(), f"{self._number:06x}{self._operations:x}")
@@ -72,6 +75,9 @@ class SimulatedIo:
         answer = call()
         await self.wait_ms(0)
         return answer
+
+    async def hold(self, flow: Coroutine[Any, Any, T]) -> T:
+        return await flow
 
     async def gather(self, flows: Sequence[Coroutine[Any, Any, T]]) -> list[T | BaseException]:
         if not self.process.is_alive:

@@ -73,10 +73,9 @@ class DynamoBuckets:
         return [Granted(found[a]) if a in found else ABSENT for a, _ in writes]
 
     async def read(self, addresses: Sequence[BucketAddress]) -> dict[BucketAddress, Bucket]:
-        items = await self._table.batch_get(
-            [bucket_key(address) for address in addresses], consistent=True
-        )
-        return _decoded(items)
+        keys = [bucket_key(address) for address in addresses]
+        found = _decoded(await self._table.batch_get(keys, consistent=True))
+        return {address: found[address] for address in addresses if address in found}
 
     async def of_entity(self, namespace_id: str, entity_id: str) -> dict[BucketAddress, Bucket]:
         pk = schema.gsi3_pk_entity(namespace_id, entity_id)

@@ -117,11 +117,6 @@ def sk_nsid(namespace_id: str) -> str:
     return f"#NSID#{namespace_id}"
 
 
-def sk_provisioner() -> str:
-    """What declared limits manage."""
-    return "#PROVISIONER"
-
-
 def gsi1_pk_parent(namespace_id: str, parent_id: str) -> str:
     """Children of an entity."""
     return f"{namespace_id}/PARENT#{parent_id}"

@@ -28,6 +28,7 @@ class Client:
         self._backoff = backoff or Backoff()
         self.clock = clock
         self.meter = Meter()
+        self._offset_ms = 0
 
     async def call(self, operation: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """`operation` is DynamoDB's name for it, such as `UpdateItem`; parameters and result
@@ -52,6 +53,15 @@ class Client:
 
     async def _once(self, operation: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
         self.meter.count_request(operation)
-        content = await self._transport.exchange(operation, parameters)
+        try:
+            content = await self.io.hold(self._transport.exchange(operation, parameters))
+        finally:
+            self._correct_clock()
         self.meter.count_units(operation, content)
         return content
+
+    def _correct_clock(self) -> None:
+        """Refills are reckoned by the time of the store, if ours is clearly wrong."""
+        if self.clock.offset_ms != self._offset_ms:
+            self._offset_ms = self.clock.offset_ms
+            self.io.correct(self._offset_ms)
