@@ -9,8 +9,11 @@ from typing import get_args
 import pytest
 
 from tests.drivers import Driver, StoreKind, World
+from tests.servers.tables import OwnTable
 from zae_limiter import RateLimiter, Repository
 from zae_limiter.testing import ManualClock
+
+pytest_plugins = ["tests.servers.fixtures"]
 
 
 @pytest.fixture(params=get_args(Driver))
@@ -22,24 +25,23 @@ def driver(request: pytest.FixtureRequest) -> Driver:
 
 @pytest.fixture(params=get_args(StoreKind))
 def store_kind(request: pytest.FixtureRequest) -> StoreKind:
-    """Every store that needs no server."""
+    """Every store."""
     chosen: StoreKind = request.param
     return chosen
 
 
 @pytest.fixture
-async def world(driver: Driver, store_kind: StoreKind, tmp_path: Path) -> AsyncIterator[World]:
-    """A store of each kind, opened once by each driver."""
-    world = World(driver, store_kind, tmp_path)
-    await world.open()
-    yield world
-    await world.close()
+def place(request: pytest.FixtureRequest, store_kind: StoreKind, tmp_path: Path) -> Path | OwnTable:
+    """Where a new store is: a table, or a folder, which one in memory does not need."""
+    return request.getfixturevalue("table") if store_kind == "dynamodb" else tmp_path
 
 
 @pytest.fixture
-async def sqlite_world(driver: Driver, tmp_path: Path) -> AsyncIterator[World]:
-    """For what only a file can do: to be shared, locked or lost."""
-    world = World(driver, "sqlite", tmp_path)
+async def world(
+    driver: Driver, store_kind: StoreKind, place: Path | OwnTable
+) -> AsyncIterator[World]:
+    """A store of each kind, opened once by each driver."""
+    world = World(driver, store_kind, place)
     await world.open()
     yield world
     await world.close()

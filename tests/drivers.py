@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from tests.servers.tables import OwnTable
 from zae_limiter import (
     Lease,
     Limit,
@@ -32,7 +33,11 @@ from zae_limiter.flows.turnstile import Turnstiles
 from zae_limiter.testing import ManualClock
 
 Driver = Literal["asyncio", "blocking"]
-StoreKind = Literal["memory", "sqlite"]
+StoreKind = Literal["memory", "sqlite", "dynamodb"]
+EMBEDDED: tuple[StoreKind, ...] = ("memory", "sqlite")
+"""Stores that count usage themselves, in the writes that make it."""
+SHARED: tuple[StoreKind, ...] = ("sqlite", "dynamodb")
+"""Stores whose URL, opened again, leads to the same data."""
 
 _TWINS: dict[type, type] = {
     SyncLease: Lease,
@@ -130,17 +135,26 @@ class World:
 
     driver: Driver
     store: StoreKind
-    directory: Path
+    place: Path | OwnTable
     clock: ManualClock = field(default_factory=ManualClock)
     opened: list[Repository] = field(default_factory=list)
 
     @property
     def path(self) -> Path:
-        return self.directory / "limits.db"
+        """The file of a SQLite store."""
+        assert isinstance(self.place, Path)
+        return self.place / "limits.db"
 
     @property
     def url(self) -> str:
+        if isinstance(self.place, OwnTable):
+            return self.place.url
         return "memory://" if self.store == "memory" else f"sqlite:///{self.path}"
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether others that open the URL see the same data."""
+        return self.store in SHARED
 
     @property
     def repository(self) -> Repository:
@@ -152,7 +166,7 @@ class World:
         return self.repository.scope
 
     async def open(self, namespace: str | None = None, **options: Any) -> Repository:
-        """Open the store; with the same file, but never with the same memory."""
+        """Open the store; with the same file or table, but never with the same memory."""
         repository = await open_repository(
             self.driver, namespace, **{"url": self.url, "clock": self.clock, **options}
         )
@@ -171,6 +185,8 @@ class World:
         """Everything that is stored."""
         if isinstance(self.scope.store, MemoryStore):
             return repr(self.scope.store.buckets._tables)
+        if isinstance(self.place, OwnTable):
+            return self.place.dump()
         with closing(sqlite3.connect(self.path)) as db:
             return "\n".join(db.iterdump())
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.drivers import World, limiter_on, take
+from tests.drivers import SHARED, World, limiter_on, take
 from zae_limiter import Limit, LimiterConfig, RateLimiter, Repository, ValidationError
 from zae_limiter.core.hierarchy import ConfigSlot
 from zae_limiter.flows.config_cache import ConfigCache
@@ -182,9 +182,9 @@ async def test_namespaces_of_one_store_remember_apart(world: World) -> None:
     assert world.repository.get_cache_stats().size > 0
 
 
-async def test_a_read_that_a_change_overtakes_is_not_remembered(sqlite_world: World) -> None:
+@pytest.mark.parametrize("store_kind", SHARED, indirect=True)
+async def test_a_read_that_a_change_overtakes_is_not_remembered(world: World) -> None:
     """Only asyncio interleaves them in one thread, but any thread may do so too."""
-    world = sqlite_world
     repository = world.repository
     limiter = world.limiter()
     await repository.set_system_defaults(rpm(1))

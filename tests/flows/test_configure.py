@@ -110,7 +110,7 @@ async def test_config_versions_count_every_change_of_eight_threads(world: World)
     def change(number: int) -> None:
         repository = (
             SyncRepository.connect(url=world.url)
-            if world.store == "sqlite"
+            if world.is_shared
             else SyncRepository(world.scope, "default", owns_store=False)
         )
         with repository:

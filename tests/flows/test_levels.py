@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from tests.drivers import World, balance, limiter_on, take
+from tests.drivers import SHARED, World, balance, limiter_on, take
 from zae_limiter import Limit, RateLimiter, RateLimitExceeded, Repository, ValidationError
 from zae_limiter.core.naming import DEFAULT_RESOURCE
 
@@ -129,12 +129,13 @@ async def test_a_change_made_here_is_in_force_at_once(
     await take(limiter, rpm=100)
 
 
+@pytest.mark.parametrize("store_kind", SHARED, indirect=True)
 @pytest.mark.parametrize("level", LEVELS, ids=[name for name, _, _ in LEVELS])
 async def test_a_change_made_elsewhere_reaches_a_busy_bucket_within_the_cache_s_lifetime(
-    sqlite_world: World, level: tuple[str, Set, Set]
+    world: World, level: tuple[str, Set, Set]
 ) -> None:
     """The bucket is used all the time, so nothing but the change can have renewed it."""
-    world, (source, set_limits, _) = sqlite_world, level
+    source, set_limits, _ = level
     await world.repository.set_system_defaults(rpm(60))
     limiter = world.limiter()
     other = await world.open()
@@ -151,10 +152,10 @@ async def test_a_change_made_elsewhere_reaches_a_busy_bucket_within_the_cache_s_
     assert state.tokens_milli <= CAPACITIES[source] * 1000
 
 
+@pytest.mark.parametrize("store_kind", SHARED, indirect=True)
 async def test_limits_that_were_removed_elsewhere_are_gone_within_the_cache_s_lifetime(
-    sqlite_world: World,
+    world: World,
 ) -> None:
-    world = sqlite_world
     other = await world.open()
     await world.repository.set_system_defaults(rpm(60))
     await world.repository.set_limits("key-1", rpm(5), "gpt-4")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.drivers import World, balance, connect_repository, limiter_on, take
+from tests.drivers import EMBEDDED, SHARED, World, balance, connect_repository, limiter_on, take
 from zae_limiter import (
     EntityNotFoundError,
     Limit,
@@ -66,6 +66,17 @@ async def test_namespaces_share_nothing_but_the_store(world: World) -> None:
     assert found is not None
     assert found.name == "ours"
     assert [event.action for event in await here.get_audit_events("key-1")] == ["entity_created"]
+
+
+@pytest.mark.parametrize("store_kind", EMBEDDED, indirect=True)
+async def test_namespaces_count_their_usage_apart(world: World) -> None:
+    here = world.repository
+    await here.register_namespace("team-a")
+    there = await here.namespace("team-a")
+    for repository, amount in ((here, 50), (there, 5)):
+        await repository.set_system_defaults([RPM])
+        await take(limiter_on(repository), rpm=amount)
+    await there.delete_entity("key-1")
     assert await there.get_usage_snapshots("key-1") == ([], None)
     assert (await here.get_usage_summary("key-1", window_type="daily")).total == {"rpm": 50}
 
@@ -153,8 +164,8 @@ async def test_a_purge_deletes_one_namespace_for_good(world: World) -> None:
     assert before.count("key-1") == world.dump().count("key-1")
 
 
-async def test_open_makes_the_namespace_and_connect_never_does(sqlite_world: World) -> None:
-    world = sqlite_world
+@pytest.mark.parametrize("store_kind", SHARED, indirect=True)
+async def test_open_makes_the_namespace_and_connect_never_does(world: World) -> None:
     with pytest.raises(NamespaceNotFoundError):
         await connect_repository(world.driver, "team-a", url=world.url)
     opened = await world.open("team-a")

@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from tests.drivers import World, balance, limiter_on, take
+from tests.drivers import StoreKind, World, balance, limiter_on, take
+from tests.servers.tables import OwnTable
 from zae_limiter import Limit, RateLimiter, Repository, SyncRateLimiter, SyncRepository
 from zae_limiter.testing import ManualClock, sync_memory_repository
 
@@ -104,8 +105,7 @@ async def test_a_refund_never_exceeds_the_ceiling(
     assert await balances(family) == (FULL, FULL)
 
 
-async def async_repository(tmp_path: Path, kind: str) -> Repository:
-    url = "memory://" if kind == "memory" else f"sqlite:///{tmp_path / 'limits.db'}"
+async def async_repository(url: str) -> Repository:
     repository = await Repository.open(url=url)
     await repository.set_system_defaults([RPM])
     await repository.create_entity("org")
@@ -113,11 +113,10 @@ async def async_repository(tmp_path: Path, kind: str) -> Repository:
     return repository
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-async def live(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Repository]:
+@pytest.fixture
+async def live(store_kind: StoreKind, place: Path | OwnTable) -> AsyncIterator[Repository]:
     """For asyncio alone, on real time."""
-    repository = await async_repository(tmp_path, request.param)
-    async with repository:
+    async with await async_repository(World("asyncio", store_kind, place).url) as repository:
         yield repository
 
 
@@ -235,7 +234,7 @@ class Lock:
 async def test_a_cancellation_while_the_charge_is_in_flight_leaves_nothing_charged(
     tmp_path: Path,
 ) -> None:
-    async with await async_repository(tmp_path, "sqlite") as repository:
+    async with await async_repository(f"sqlite:///{tmp_path / 'limits.db'}") as repository:
         limiter = RateLimiter(repository)
         await take(limiter, "key", rpm=0)
         entered = False
@@ -259,7 +258,7 @@ async def test_a_cancellation_while_the_charge_is_in_flight_leaves_nothing_charg
 
 async def test_a_timeout_while_the_charge_is_in_flight_is_a_timeout(tmp_path: Path) -> None:
     """It must be raised in the block it belongs to, not at some later await outside of it."""
-    async with await async_repository(tmp_path, "sqlite") as repository:
+    async with await async_repository(f"sqlite:///{tmp_path / 'limits.db'}") as repository:
         limiter = RateLimiter(repository)
         await take(limiter, "key", rpm=0)
         lock = Lock(tmp_path / "limits.db").__enter__()
@@ -283,7 +282,7 @@ async def test_a_timeout_while_the_charge_is_in_flight_is_a_timeout(tmp_path: Pa
     ids=["create_entity", "set_limits", "delete_entity", "register", "delete_namespace"],
 )
 async def test_a_timeout_of_any_call_is_raised_where_it_belongs(tmp_path: Path, call: Any) -> None:
-    async with await async_repository(tmp_path, "sqlite") as repository:
+    async with await async_repository(f"sqlite:///{tmp_path / 'limits.db'}") as repository:
         lock = Lock(tmp_path / "limits.db").__enter__()
         asyncio.get_running_loop().call_later(0.06, lock.__exit__)
         with pytest.raises(TimeoutError):
@@ -295,7 +294,7 @@ async def test_a_timeout_of_any_call_is_raised_where_it_belongs(tmp_path: Path, 
 async def test_a_cancellation_while_the_corrections_are_in_flight_keeps_them(
     tmp_path: Path,
 ) -> None:
-    async with await async_repository(tmp_path, "sqlite") as repository:
+    async with await async_repository(f"sqlite:///{tmp_path / 'limits.db'}") as repository:
         limiter, settled = RateLimiter(repository), asyncio.Event()
         lock = Lock(tmp_path / "limits.db")
 

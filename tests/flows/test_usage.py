@@ -4,12 +4,14 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from tests.drivers import World, take
+from tests.drivers import EMBEDDED, World, take
 from zae_limiter import Limit, RateLimiter, RateLimitExceeded, Repository, UsageSnapshot
 from zae_limiter.testing import ManualClock
 
 LIMITS = [Limit.per_minute("rpm", 100), Limit.per_minute("tpm", 10_000)]
 HOUR_S = 3600
+
+pytestmark = pytest.mark.parametrize("store_kind", EMBEDDED, indirect=True)
 
 
 @pytest.fixture(autouse=True)

@@ -8,15 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers.fixtures import dynamodb, extenddb
 from tests.servers.processes import Server
 from zae_limiter.backends.dynamodb.wire.client import Client
 from zae_limiter.backends.dynamodb.wire.connect import open_client
 from zae_limiter.backends.dynamodb.wire.edge import Limits
 
 from .drivers import Driver, asyncio_driver, blocking_driver
-
-__all__ = ["dynamodb", "extenddb"]
 
 _ENVIRONMENT = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
 

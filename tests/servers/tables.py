@@ -1,0 +1,81 @@
+"""A limiter's table of its own for the length of a test."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from zae_limiter.backends.dynamodb.schema import get_table_definition
+from zae_limiter.backends.dynamodb.wire.client import Client
+from zae_limiter.backends.dynamodb.wire.connect import open_client
+from zae_limiter.backends.urls import dynamodb_url
+from zae_limiter.runtime.blocking import BlockingIo, run
+
+from .processes import Server
+
+_ACTIVE_TIMEOUT_S = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class OwnTable:
+    """A table that exists, and a way to look into it that is nobody else's.
+
+    It never expires items: the clock of a test is not that of the server.
+    """
+
+    name: str
+    server: Server
+    client: Client
+
+    @property
+    def url(self) -> str:
+        """What `Repository.open` takes."""
+        return dynamodb_url(self.name, self.server.region, self.server.url)
+
+    def call(self, operation: str, **parameters: Any) -> dict[str, Any]:
+        """Any operation on the table."""
+        return run(self.client.call(operation, {"TableName": self.name, **parameters}))
+
+    def items(self) -> list[dict[str, Any]]:
+        """Everything that is stored, in the order of keys."""
+        found: list[dict[str, Any]] = []
+        start: dict[str, Any] = {}
+        while True:
+            page = self.call("Scan", ConsistentRead=True, **start)
+            found += page["Items"]
+            if "LastEvaluatedKey" not in page:
+                return sorted(found, key=lambda item: (item["PK"]["S"], item["SK"]["S"]))
+            start = {"ExclusiveStartKey": page["LastEvaluatedKey"]}
+
+    def dump(self) -> str:
+        """The same as text."""
+        return "\n".join(json.dumps(item, sort_keys=True) for item in self.items())
+
+
+@contextmanager
+def own_table(server: Server) -> Iterator[OwnTable]:
+    """Make a table, and delete it at the end."""
+    client = open_client(
+        BlockingIo(), blocking=True, region=server.region, endpoint_url=server.url, transport="wire"
+    )
+    table = OwnTable(f"zael-{uuid.uuid4().hex}", server, client)
+    run(client.call("CreateTable", get_table_definition(table.name)))
+    _wait_until_active(table)
+    try:
+        yield table
+    finally:
+        table.call("DeleteTable")
+        run(client.close())
+
+
+def _wait_until_active(table: OwnTable) -> None:
+    deadline = time.monotonic() + _ACTIVE_TIMEOUT_S
+    while table.call("DescribeTable")["Table"]["TableStatus"] != "ACTIVE":
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"table {table.name} did not become active")
+        time.sleep(0.1)
