@@ -55,7 +55,7 @@ class Ledger:
             rest_milli = {
                 name: delta
                 for name, delta in self.pending_milli.items()
-                if delta and name in entries[0].limit_names
+                if delta and name in _names(entries)
             }
             for entry in entries[1:]:
                 deltas_milli = _returned_here(entry, rest_milli)
@@ -86,9 +86,14 @@ class Ledger:
         for entries in self._buckets():
             for entry in entries:
                 _add(total, entry.charged_milli)
-            names = entries[0].limit_names
+            names = _names(entries)
             _add(total, {n: delta for n, delta in self.pending_milli.items() if n in names})
         return {name: amount_milli // MILLI for name, amount_milli in total.items()}
+
+
+def _names(entries: Iterable[Entry]) -> frozenset[str]:
+    """The limits of a bucket, as any of its items carries them."""
+    return frozenset().union(*(entry.limit_names for entry in entries))
 
 
 def _returned_here(entry: Entry, rest_milli: dict[str, int]) -> dict[str, int]:

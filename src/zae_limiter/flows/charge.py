@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -111,7 +112,7 @@ def _ttl_seconds(resolution: Resolution, limits: LimitSet, multiplier: int) -> i
     """Buckets with limits of their own stay; others may go once they have long been full."""
     if resolution.source in ("entity", "entity_default") or multiplier <= 0:
         return None
-    return int(limits.seconds_to_fill * multiplier)
+    return math.ceil(limits.seconds_to_fill * multiplier)
 
 
 def require_known(wanted_milli: Mapping[str, int], limits: LimitSet, field_name: str) -> None:

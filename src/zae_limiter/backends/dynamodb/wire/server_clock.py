@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from email.utils import parsedate_to_datetime
 
 _TOLERANCE_S = 2.0
@@ -11,13 +12,15 @@ class ServerClock:
     """The server's time, as far as its answers tell.
 
     A date names a second, and lies between sending and receiving: so each answer gives an
-    interval for the difference of the clocks. Only a difference that is surely above the
-    tolerance counts; otherwise our own clock is as good.
+    interval for the difference of the clocks, and several narrow it down until one contradicts
+    the others: then a clock was changed. Only a difference that is surely above the tolerance
+    counts; otherwise our own clock is as good.
     """
 
     def __init__(self) -> None:
         self.offset_s = 0.0
         self._last_date = ""
+        self._low_s, self._high_s = -math.inf, math.inf
 
     @property
     def offset_ms(self) -> int:
@@ -33,9 +36,14 @@ class ServerClock:
             stamped_s = parsedate_to_datetime(date).timestamp()
         except ValueError:
             return False
-        low_s, high_s = stamped_s - received_s, stamped_s + 1 - sent_s
-        if low_s - _TOLERANCE_S <= self.offset_s <= high_s + _TOLERANCE_S:
+        self._narrow(stamped_s - received_s, stamped_s + 1 - sent_s)
+        if self._low_s - _TOLERANCE_S <= self.offset_s <= self._high_s + _TOLERANCE_S:
             return False
-        middle_s = (low_s + high_s) / 2
+        middle_s = (self._low_s + self._high_s) / 2
         self.offset_s = middle_s if abs(middle_s) > _TOLERANCE_S else 0.0
         return True
+
+    def _narrow(self, low_s: float, high_s: float) -> None:
+        self._low_s, self._high_s = max(self._low_s, low_s), min(self._high_s, high_s)
+        if self._low_s > self._high_s:
+            self._low_s, self._high_s = low_s, high_s
