@@ -19,8 +19,11 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import dropwhile, groupby
+from typing import TypeVar
 
 from ..core.limit import MILLI, Limit
+
+K = TypeVar("K", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +111,7 @@ def worst_window(
 
 
 def assert_window_theorem(
-    histories: Mapping[Hashable, Iterable[Event]], limits: Iterable[Limit], *, skew_ms: int = 0
+    histories: Mapping[K, Iterable[Event]], limits: Iterable[Limit], *, skew_ms: int = 0
 ) -> None:
     """Raise `AssertionError` for the first limit of a bucket that let out too much.
 
