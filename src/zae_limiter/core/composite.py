@@ -30,6 +30,11 @@ class BucketAddress(NamedTuple):
     resource: str
     shard: int = 0
 
+    @property
+    def home(self) -> BucketAddress:
+        """The address that stands for the whole bucket: that of its first item."""
+        return self._replace(shard=0) if self.shard else self
+
 
 class Cell(NamedTuple):
     """One limit of a bucket. Capacity and rate are those of the whole, not of a shard."""

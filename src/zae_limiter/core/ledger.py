@@ -69,7 +69,7 @@ class Ledger:
         """The entries of each bucket; more than one where several of its shards were charged."""
         grouped: dict[BucketAddress, list[Entry]] = {}
         for entry in self.entries:
-            grouped.setdefault(entry.address._replace(shard=0), []).append(entry)
+            grouped.setdefault(entry.address.home, []).append(entry)
         return grouped.values()
 
     def refunds(self) -> Iterator[tuple[BucketAddress, dict[str, int], int]]:

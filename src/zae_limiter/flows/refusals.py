@@ -42,9 +42,7 @@ class Refusals:
 
     def recall(self, charge: Charge, now_ms: int) -> Shortage | None:
         """The refusal that the store would answer with, if that is known."""
-        if not len(self._short):
-            return None
-        memory = self._short.get(charge.address._replace(shard=0))
+        memory = self._short.get(charge.address.home)
         if memory is None or not self._holds(memory, charge, now_ms):
             return None
         shards = [refill(bucket, now_ms) for bucket in memory.shards]
@@ -63,7 +61,7 @@ class Refusals:
         only so many corrections: the refusal may be older than that."""
         if not self.ttl_seconds or not short.shards:
             return
-        home = short.charge.address._replace(shard=0)
+        home = short.charge.address.home
         memory = _Memory(short.shards, now_ms + int(self.ttl_seconds * 1000))
         with self._lock:
             if self._corrected.get(home, 0) <= corrections:
@@ -72,13 +70,13 @@ class Refusals:
     def forget(self, address: BucketAddress) -> None:
         """The bucket is no longer as it was."""
         if len(self._short):
-            self._short.discard(address._replace(shard=0))
+            self._short.discard(address.home)
 
     def correct(self, address: BucketAddress) -> None:
         """Tokens came back, or something else was corrected."""
         if not self.ttl_seconds:
             return
-        home = address._replace(shard=0)
+        home = address.home
         with self._lock:
             self.corrections += 1
             self._corrected.discard(home)

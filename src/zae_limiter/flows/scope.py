@@ -52,10 +52,8 @@ class Scope:
         bucket = outcome.bucket
         self.images.put(address, bucket)
         if bucket.shard_count > self.shard_count(address):
-            self.shard_counts.put(address._replace(shard=0), bucket.shard_count)
+            self.shard_counts.put(address.home, bucket.shard_count)
 
     def shard_count(self, address: BucketAddress) -> int:
         """Into how many items a bucket is known to have been split."""
-        if not len(self.shard_counts):
-            return 1
-        return self.shard_counts.get(address._replace(shard=0), 1)
+        return self.shard_counts.get(address.home, 1)

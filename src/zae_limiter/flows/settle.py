@@ -27,7 +27,7 @@ async def refund(scope: Scope, ledger: Ledger) -> None:
     for outcome in await scope.io.gather(flows):
         if isinstance(outcome, BaseException):
             logger.warning("Refund failed, the tokens stay charged: %s", outcome)
-    scope.turnstiles.nudge(entry.address._replace(shard=0) for entry in ledger.entries)
+    scope.turnstiles.nudge(entry.address.home for entry in ledger.entries)
 
 
 async def settle(scope: Scope, ledger: Ledger) -> None:
@@ -39,7 +39,7 @@ async def settle(scope: Scope, ledger: Ledger) -> None:
         for address, deltas_milli in ledger.corrections()
     ]
     outcomes = await scope.io.gather(flows)
-    scope.turnstiles.nudge(entry.address._replace(shard=0) for entry in ledger.entries)
+    scope.turnstiles.nudge(entry.address.home for entry in ledger.entries)
     for outcome in outcomes:
         if isinstance(outcome, BaseException):
             raise outcome

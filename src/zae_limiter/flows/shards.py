@@ -77,7 +77,7 @@ async def make_shard(scope: Scope, address: BucketAddress) -> Bucket | None:
     None when there is nothing of the bucket at all.
     """
     for _ in range(_MAX_ATTEMPTS):
-        found = await read_all(scope, address._replace(shard=0))
+        found = await read_all(scope, address.home)
         if address in found or not found:
             return found.get(address)
         source = _nearest(address, found)

@@ -74,7 +74,7 @@ class Turnstiles:
     def nudge(self, addresses: Iterable[BucketAddress]) -> None:
         """Tell the first waiter of each bucket that something has changed there, be it at one
         of its shards."""
-        homes = {address._replace(shard=0) for address in addresses}
+        homes = {address.home for address in addresses}
         with self._lock:
             self.nudges += len(homes)
             self._nudged.extend(homes)

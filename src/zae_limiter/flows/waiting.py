@@ -68,7 +68,7 @@ async def _attempt(waiter: _Waiter) -> Served | _Blocked:
     except Refusal as refusal:
         if refusal.worst.wait_ms > waiter.left_ms():
             raise refusal.to_error() from None
-        address = refusal.worst.charge.address._replace(shard=0)
+        address = refusal.worst.charge.address.home
         return _Blocked(address, refusal.worst.wait_ms, nudges)
 
 

@@ -22,7 +22,7 @@ Items = Mapping[BucketAddress, Bucket]
 
 async def withdraw(scope: Scope, charge: Charge) -> Taken | Shortage:
     """Charge the bucket as a whole, in one step over as many of its items as it takes."""
-    home = charge.address._replace(shard=0)
+    home = charge.address.home
     for _ in range(_MAX_ATTEMPTS):
         found = await read_all(scope, home)
         now_ms = scope.io.now_ms()
