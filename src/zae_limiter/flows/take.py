@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..core.composite import Bucket
 from ..core.exceptions import StorageUnavailable
+from ..core.judge import NEVER
 from ..core.naming import WCU
 from ..core.planner import Crowded, Short, plan, plan_create, plan_first, plan_restamp
 from ..core.shards import MAX_SHARDS
@@ -51,7 +52,9 @@ async def _take_anywhere(scope: Scope, charge: Charge, speculative: bool) -> Tak
     outcome = await take_joined(scope, charge, speculative, _take_here)
     if isinstance(outcome, Taken) or scope.shard_count(charge.address) == 1:
         return outcome
-    for address in others(scope, charge.address, _OTHER_SHARDS):
+    # What is more than this shard can ever hold is more than its siblings can, too.
+    tries = 0 if outcome.wait_ms == NEVER else _OTHER_SHARDS
+    for address in others(scope, charge.address, tries):
         charge.address = address
         outcome = await take_joined(scope, charge, speculative, _take_here)
         if isinstance(outcome, Taken):
@@ -143,7 +146,7 @@ async def _plan_absent(scope: Scope, charge: Charge) -> Write | Shortage | Refus
         made = await make_shard(scope, charge.address)
         if made is not None:
             return Refused(made)
-        charge.address = charge.address._replace(shard=0)
+        charge.address = charge.address.home
         scope.shard_counts.discard(charge.address)
     planned = plan_create(charge.intent, charge.operation, scope.io.now_ms())
     return shortage(charge, [planned.bucket]) if isinstance(planned, Short) else planned
