@@ -5,6 +5,7 @@ connection that is kept alive. An act says what becomes of the request:
 
     Pass            the server's answer comes back
     Delay           it comes back later
+    Hold            it comes back when the test says so
     DropAnswer      the server carries out the request; the connection closes without answer
     Truncate        the server carries out the request; half of the answer's body comes back
     Corrupt         the server carries out the request; one byte of the answer's body is wrong
@@ -46,6 +47,13 @@ class Delay:
 
 
 @dataclass(frozen=True, slots=True)
+class Hold:
+    """Let the request through, and hold the answer back until it is released."""
+
+    released: threading.Event
+
+
+@dataclass(frozen=True, slots=True)
 class DropAnswer:
     """Let the request through, and close instead of answering."""
 
@@ -74,7 +82,7 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-Act = Pass | Delay | DropAnswer | Truncate | Corrupt | Reset | Answer
+Act = Pass | Delay | Hold | DropAnswer | Truncate | Corrupt | Reset | Answer
 
 
 def service_error(status: int, code: str, message: str = "by plan") -> Answer:
@@ -203,6 +211,10 @@ class ChaosProxy:
             case Delay(seconds):
                 answer = _forward(request, server)
                 self._ended.wait(seconds)
+                client.sendall(_bytes(answer))
+            case Hold(released):
+                answer = _forward(request, server)
+                released.wait(_READ_TIMEOUT_S)
                 client.sendall(_bytes(answer))
             case Corrupt():
                 answer = _forward(request, server)

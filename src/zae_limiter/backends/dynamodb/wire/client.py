@@ -7,6 +7,7 @@ from typing import Any
 
 from ....core.exceptions import StorageUnavailable
 from ....ports.io import Io
+from .errors import ConditionFailed, TransactionCanceled
 from .meter import Meter
 from .retry import Backoff, delays
 from .server_clock import ServerClock
@@ -55,6 +56,9 @@ class Client:
         self.meter.count_request(operation)
         try:
             content = await self.io.hold(self._transport.exchange(operation, parameters))
+        except (ConditionFailed, TransactionCanceled):
+            self.meter.count_refused(operation)
+            raise
         finally:
             self._correct_clock()
         self.meter.count_units(operation, content)

@@ -17,12 +17,14 @@ class Charge(NamedTuple):
 
 
 class Meter:
-    """Calls by operation, requests sent for them, and the units that answers tell of."""
+    """Calls by operation, requests sent for them, the units that answers tell of, and requests
+    whose condition failed: for those no answer tells of units, though AWS bills them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.calls: Counter[str] = Counter()
         self.requests: Counter[str] = Counter()
+        self.refused: Counter[str] = Counter()
         self.units: defaultdict[Charge, float] = defaultdict(float)
 
     def count_call(self, operation: str) -> None:
@@ -34,6 +36,11 @@ class Meter:
         """One request of a call."""
         with self._lock:
             self.requests[operation] += 1
+
+    def count_refused(self, operation: str) -> None:
+        """A condition of a request failed."""
+        with self._lock:
+            self.refused[operation] += 1
 
     def count_units(self, operation: str, content: Mapping[str, Any]) -> None:
         """What an answer says it cost, if it does."""

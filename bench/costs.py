@@ -1,0 +1,69 @@
+"""What calls to DynamoDB cost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from zae_limiter.backends.dynamodb.table import Table
+
+# On demand in us-east-1. An assumption: see https://aws.amazon.com/dynamodb/pricing/on-demand/
+WCU_DOLLARS = 0.625e-6
+RCU_DOLLARS = 0.125e-6
+
+_READS = {"BatchGetItem", "GetItem", "Query", "Scan"}
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Calls; write and read units that the server tells of, indexes included; and writes whose
+    condition failed: AWS bills one write unit for each, though no server here says so."""
+
+    calls: float = 0
+    wcu: float = 0
+    rcu: float = 0
+    refused: float = 0
+
+    @property
+    def dollars(self) -> float:
+        """What AWS bills."""
+        return (self.wcu + self.refused) * WCU_DOLLARS + self.rcu * RCU_DOLLARS
+
+    def each(self, times: int) -> Cost:
+        """The part of one of so many."""
+        return Cost(self.calls / times, self.wcu / times, self.rcu / times, self.refused / times)
+
+
+class Bill:
+    """What a block of code cost, once it has ended."""
+
+    def __init__(self) -> None:
+        self.cost = Cost()
+
+
+@contextmanager
+def billed(table: Table) -> Iterator[Bill]:
+    """Count what is asked of a table."""
+    bill, measured = Bill(), table.measured
+    table.measured = True
+    before = _total(table)
+    yield bill
+    after = _total(table)
+    table.measured = measured
+    bill.cost = Cost(
+        after.calls - before.calls,
+        after.wcu - before.wcu,
+        after.rcu - before.rcu,
+        after.refused - before.refused,
+    )
+
+
+def _total(table: Table) -> Cost:
+    meter = table.client.meter
+    units: Counter[bool] = Counter()
+    for charge, spent in meter.units.items():
+        units[charge.operation in _READS] += spent  # type: ignore[assignment]
+    calls = sum(meter.requests.values())
+    return Cost(calls, units[False], units[True], sum(meter.refused.values()))
