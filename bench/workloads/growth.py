@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ..subjects import (
-    FIXED_WINDOW,
     MOVING_WINDOW,
     PYRATE_LOCKED,
     PYRATE_LOG,
@@ -18,9 +17,8 @@ from ..subjects import (
 from .workload import Case, Scale, Workload, plain_job, quotas
 
 _AMOUNTS = (1, 100)
-# Making a million buckets takes longer than measuring them.
-_LARGE = 100_000
-_ROUNDS_WHEN_LARGE = 3
+# Making many buckets takes longer than measuring them, so there are fewer rounds of it.
+_BUCKETS_MADE = 200_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +79,7 @@ class Entities:
                 subject,
                 replace(plain_job(subject, scale), entities=entities, populate=True),
                 point=f"{entities:,} entities",
-                most_rounds=_ROUNDS_WHEN_LARGE if entities >= _LARGE else None,
+                most_rounds=max(1, _BUCKETS_MADE // entities),
             )
             for entities in self.sizes(scale)
             for subject in self.subjects
@@ -100,7 +98,7 @@ WORKLOADS: Sequence[Workload] = (
     Entities(
         "entities-memory",
         "Memory: more entities",
-        (SYNC_MEMORY, THROTTLED, FIXED_WINDOW),
+        (SYNC_MEMORY, THROTTLED),
         lambda scale: scale.memory_entities,
     ),
     Entities(
