@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from ..core.composite import Bucket, covers, refill
 from ..core.composite import take as taken_from
+from ..core.exceptions import ValidationError
 from ..core.naming import WCU
 from .charge import ONE_WRITE_MILLI, Charge, LimitsDiffer, Shortage, Taken, shortage
 from .flight import ride
@@ -57,7 +58,7 @@ async def _take_together(
         except LimitsDiffer:
             break
         if isinstance(outcome, Taken):
-            waiting = [rider for rider in waiting if rider not in flying]
+            waiting = [(rider, charge) for rider, charge in waiting if rider.outcome is None]
         # Nobody is refused before the item, as it now is, has been seen to be short for it.
         now = _left(outcome, scope.io.now_ms())
         flying = _fitting(waiting, now)
@@ -66,7 +67,11 @@ async def _take_together(
                 rider.outcome = shortage(charge, [now])
             return
     for rider, charge in waiting:
-        rider.outcome = await take_here(scope, charge, speculative)
+        try:
+            rider.outcome = await take_here(scope, charge, speculative)
+        except ValidationError as error:
+            # It asks for a limit that is gone, which concerns none of the others.
+            rider.outcome = error
 
 
 async def _fly(

@@ -1,0 +1,280 @@
+"""Many callers of one process at a store that takes its time, so that they meet."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from concurrent.futures import Future
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+from tests.drivers import Awaited, Driver, limiter_on, open_repository
+from zae_limiter import Limit, RateLimiter, RateLimitExceeded, Repository
+from zae_limiter.core.composite import Bucket, BucketAddress
+from zae_limiter.core.writes import Outcome, Write
+from zae_limiter.flows.bounded import Bounded
+from zae_limiter.flows.config_cache import ConfigCache
+from zae_limiter.flows.lanes import Lanes
+from zae_limiter.flows.refusals import Refusals
+from zae_limiter.flows.scope import MAX_IMAGES, Scope
+from zae_limiter.flows.turnstile import Turnstiles
+from zae_limiter.ports.io import Io
+from zae_limiter.ports.repository_protocol import Buckets, RepositoryProtocol
+from zae_limiter.runtime.blocking import run
+from zae_limiter.testing import ManualClock
+
+Work = Coroutine[Any, Any, Any]
+Addressed = tuple[BucketAddress, Write]
+Hook = Callable[[BucketAddress, Write], Awaitable[None]]
+
+
+class Gate:
+    """Holds up whoever comes to it while it is closed; for tasks or for threads."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._event: Any = asyncio.Event() if driver == "asyncio" else threading.Event()
+        self._event.set()
+        self.open = self._event.set
+        self.close = self._event.clear
+
+    async def passed(self) -> None:
+        """Wait until it is open."""
+        if self._event.is_set():
+            return
+        waiting = self._event.wait()
+        if isinstance(waiting, Coroutine):
+            await waiting
+
+
+class SlowBuckets:
+    """Bucket items behind a gate, with a list of all that was written.
+
+    The gate is for all, or for the entities in `gate_for`. `before` and `after` are called
+    around each write; what they raise is the store's.
+    """
+
+    def __init__(self, inner: Buckets, io: Io, gate: Gate) -> None:
+        self._inner = inner
+        self._io = io
+        self.gate = gate
+        self.writes: list[Addressed] = []
+        self.reads = 0
+        self.under_way: Counter[BucketAddress] = Counter()
+        self.most_under_way = 0
+        self.gate_for: set[str] = set()
+        self.before: Hook | None = None
+        self.after: Hook | None = None
+
+    @property
+    def metered(self) -> bool:
+        return self._inner.metered
+
+    def written(self, entity_id: str = "key-1") -> int:
+        """How often an entity's bucket was written to."""
+        return sum(address.entity_id == entity_id for address, _ in self.writes)
+
+    async def write(self, address: BucketAddress, write: Write) -> Outcome:
+        return (await self._io.hold(self._carry_out([(address, write)])))[0]
+
+    async def write_all(self, writes: Sequence[Addressed]) -> list[Outcome]:
+        return await self._io.hold(self._carry_out(writes))
+
+    async def _carry_out(self, writes: Sequence[Addressed]) -> list[Outcome]:
+        self.writes += writes
+        self.under_way.update(address for address, _ in writes)
+        self.most_under_way = max(self.most_under_way, *self.under_way.values())
+        try:
+            if not self.gate_for or writes[0][0].entity_id in self.gate_for:
+                await self.gate.passed()
+            await self._call(self.before, writes)
+            outcomes = await self._write(writes)
+            await self._call(self.after, writes)
+            return outcomes
+        finally:
+            self.under_way.subtract(address for address, _ in writes)
+
+    async def _call(self, hook: Hook | None, writes: Sequence[Addressed]) -> None:
+        for address, write in writes if hook else ():
+            assert hook is not None
+            await hook(address, write)
+
+    async def _write(self, writes: Sequence[Addressed]) -> list[Outcome]:
+        if len(writes) == 1:
+            return [await self._inner.write(*writes[0])]
+        return await self._inner.write_all(writes)
+
+    async def read(self, addresses: Sequence[BucketAddress]) -> dict[BucketAddress, Bucket]:
+        self.reads += 1
+        return await self._inner.read(addresses)
+
+    async def of_entity(self, namespace_id: str, entity_id: str) -> dict[BucketAddress, Bucket]:
+        return await self._inner.of_entity(namespace_id, entity_id)
+
+    async def of_resource(self, namespace_id: str, resource: str) -> dict[BucketAddress, Bucket]:
+        return await self._inner.of_resource(namespace_id, resource)
+
+
+class SlowStore:
+    """A store whose buckets are slow."""
+
+    def __init__(self, inner: RepositoryProtocol, buckets: SlowBuckets) -> None:
+        self._inner = inner
+        self.buckets = buckets
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+@dataclass
+class Crowd:
+    """A process: its repository, on a slow store, and callers that are tasks or threads."""
+
+    driver: Driver
+    clock: ManualClock
+    repository: Repository
+    buckets: SlowBuckets
+    origin: Repository
+    calls: list[asyncio.Future[Any]] = field(default_factory=list)
+
+    @property
+    def scope(self) -> Scope:
+        return self.repository.scope
+
+    @property
+    def limiter(self) -> RateLimiter:
+        return limiter_on(self.repository)
+
+    def home(self, entity_id: str = "key-1") -> BucketAddress:
+        """Where the entity's bucket is."""
+        return BucketAddress(self.scope.namespace_id, entity_id, "gpt-4")
+
+    async def bucket(self, entity_id: str = "key-1") -> Bucket:
+        """The bucket as it is stored."""
+        home = self.home(entity_id)
+        return (await self.origin.scope.store.buckets.read([home]))[home]
+
+    async def tokens(self, name: str = "rpm", entity_id: str = "key-1") -> int:
+        """Millitokens as they are stored."""
+        return (await self.bucket(entity_id)).cells[name].tokens_milli
+
+    def other(self) -> RateLimiter:
+        """Another process at the same store, which is not slow for it."""
+        return limiter_on(_twin(self.origin, _as_another(self.origin.scope)))
+
+    def in_line(self, address: BucketAddress | None = None) -> int:
+        """How many wait for an item."""
+        return len(self.scope.lanes._lines.get(address or self.home(), ()))
+
+    def call(self, work: Work) -> asyncio.Future[Any]:
+        """Begin, as a task or a thread of its own."""
+        begun = asyncio.ensure_future(work) if self.driver == "asyncio" else in_thread(work)
+        self.calls.append(begun)
+        return begun
+
+    async def at_gate(
+        self, work: Work, address: BucketAddress | None = None
+    ) -> asyncio.Future[Any]:
+        """Close the gate, begin, and return once the write is under way."""
+        self.buckets.gate.close()
+        begun = self.call(work)
+        await until(lambda: self.buckets.under_way[address or self.home()] == 1)
+        return begun
+
+    async def behind(
+        self, *works: Work, address: BucketAddress | None = None
+    ) -> list[asyncio.Future[Any]]:
+        """Begin one after the other, each once those before it stand in line."""
+        begun = []
+        for work in works:
+            expected = self.in_line(address) + 1
+            begun.append(self.call(work))
+            await until(lambda expected=expected: self.in_line(address) == expected)  # type: ignore[misc]
+        return begun
+
+    async def meet(self, *works: Work) -> list[Any]:
+        """Let the first fly alone and the others meet behind it; what each came to."""
+        begun = [await self.at_gate(works[0]), *await self.behind(*works[1:])]
+        self.buckets.gate.open()
+        return await asyncio.gather(*begun, return_exceptions=True)
+
+
+def in_thread(work: Work) -> asyncio.Future[Any]:
+    """Run blocking work in a thread of its own."""
+    future: Future[Any] = Future()
+
+    def target() -> None:
+        try:
+            future.set_result(run(work))
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=target, daemon=True).start()
+    return asyncio.wrap_future(future)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for what has no event."""
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110 - what is waited for has no event
+            await asyncio.sleep(0.0005)
+
+
+def _twin(repository: Repository, scope: Scope) -> Repository:
+    inner: Any = repository.inner if isinstance(repository, Awaited) else repository
+    twin = type(inner)(scope, inner.namespace_name, owns_store=False)
+    return cast(Repository, Awaited(twin)) if isinstance(repository, Awaited) else twin
+
+
+def _as_another(scope: Scope) -> Scope:
+    return replace(
+        scope,
+        cache=ConfigCache(60),
+        turnstiles=Turnstiles(),
+        images=Bounded(MAX_IMAGES),
+        shard_counts=Bounded(MAX_IMAGES),
+        refusals=Refusals(ttl_seconds=0),
+        lanes=Lanes(),
+    )
+
+
+@asynccontextmanager
+async def crowd(
+    driver: Driver, url: str, limits: Sequence[Limit] = (), **options: Any
+) -> AsyncIterator[Crowd]:
+    """A process at a new store, with these limits for everything."""
+    clock = options.setdefault("clock", ManualClock())
+    origin = await open_repository(driver, url=url, **options)
+    scope = origin.scope
+    buckets = SlowBuckets(scope.store.buckets, scope.io, Gate(driver))
+    slow = cast(RepositoryProtocol, SlowStore(scope.store, buckets))
+    made = Crowd(driver, clock, _twin(origin, replace(scope, store=slow)), buckets, origin)
+    if limits:
+        await made.limiter.set_system_defaults(list(limits))
+    try:
+        yield made
+        assert not made.scope.lanes._lines, "a lane was left behind"
+    finally:
+        buckets.gate.open()
+        await asyncio.wait([*made.calls, asyncio.ensure_future(asyncio.sleep(0))], timeout=10)
+        await origin.close()
+
+
+async def take(limiter: RateLimiter, entity_id: str = "key-1", **amounts: int) -> bool:
+    """Acquire and end at once: whether it was admitted."""
+    try:
+        async with limiter.acquire(entity_id, "gpt-4", amounts):
+            return True
+    except RateLimitExceeded:
+        return False
+
+
+async def wait_of(limiter: RateLimiter, entity_id: str = "key-1", **amounts: int) -> float:
+    """Acquire and end at once: 0 when it was admitted, else how long to wait, in seconds."""
+    try:
+        async with limiter.acquire(entity_id, "gpt-4", amounts):
+            return 0
+    except RateLimitExceeded as refused:
+        return refused.retry_after_seconds

@@ -1,0 +1,386 @@
+"""Writes that meet at a bucket go together, and nobody can tell from the outcome."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.drivers import Driver, limiter_on
+from tests.flows.crowd import Crowd, crowd, in_thread, take, until, wait_of
+from zae_limiter import Limit, SyncRateLimiter, SyncRepository, ValidationError
+from zae_limiter.backends.memory import MemoryStore
+from zae_limiter.core.composite import BucketAddress
+from zae_limiter.core.limit import LimitSet
+from zae_limiter.core.writes import Drain, Refill, Speculate, Write
+from zae_limiter.flows.shards import read_all, split_shard
+from zae_limiter.runtime.blocking import BlockingIo
+from zae_limiter.runtime.parallel import Threads
+from zae_limiter.runtime.system_clock import SystemClock
+
+RPM = Limit.per_minute("rpm", 6000)
+SMALL = Limit.per_minute("rpm", 60)
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return "memory://" if request.param == "memory" else f"sqlite:///{tmp_path / 'limits.db'}"
+
+
+async def test_all_who_come_during_a_write_share_the_next(driver: Driver, url: str) -> None:
+    async with crowd(driver, url, [RPM]) as it:
+        await take(it.limiter, rpm=0)
+        it.buckets.writes.clear()
+        assert all(await it.meet(*(take(it.limiter, rpm=1) for _ in range(50))))
+        assert it.buckets.written() == 2
+        bucket = await it.bucket()
+        assert bucket.cells["rpm"].tokens_milli == (6000 - 50) * 1000
+        assert bucket.cells["rpm"].consumed_milli == 50_000
+        assert bucket.acquires == 51
+
+
+async def test_there_is_one_write_at_a_time_for_each_item(driver: Driver, url: str) -> None:
+    async with crowd(driver, url, [RPM]) as it:
+        names = ("key-1", "key-2", "key-3")
+        works = [take(it.limiter, names[n % 3], rpm=1) for n in range(150)]
+        assert all(await asyncio.gather(*map(it.call, works)))
+        assert it.buckets.most_under_way == 1
+        for name in names:
+            assert (await it.bucket(name)).acquires == 50
+
+
+async def test_one_by_one_there_is_a_write_for_each(driver: Driver, url: str) -> None:
+    async with crowd(driver, url, [RPM], coalesce=False) as it:
+        await take(it.limiter, rpm=0)
+        it.buckets.writes.clear()
+        assert all(await it.meet(*(take(it.limiter, rpm=1) for _ in range(20))))
+        assert it.buckets.written() == 20
+        assert (await it.bucket()).acquires == 21
+
+
+async def test_who_comes_alone_flies_at_once(driver: Driver, url: str) -> None:
+    async with crowd(driver, url, [RPM], linger_ms=1000) as it:
+        await take(it.limiter, rpm=1)
+        it.buckets.writes.clear()
+        start_ms = it.clock.now_ms()
+        for _ in range(10):
+            assert await take(it.limiter, rpm=1)
+        assert it.buckets.written() == 10
+        assert it.clock.now_ms() == start_ms
+
+
+async def test_buckets_do_not_wait_for_each_other(driver: Driver, url: str) -> None:
+    async with crowd(driver, url, [RPM]) as it:
+        first = await it.at_gate(take(it.limiter, rpm=1))
+        second = it.call(take(it.limiter, "key-2", rpm=1))
+        await until(lambda: it.buckets.under_way[it.home("key-2")] == 1)
+        it.buckets.gate.open()
+        assert all(await asyncio.gather(first, second))
+
+
+async def family(it: Crowd, children: int) -> list[str]:
+    """Entities that cascade to one parent, each with a bucket already."""
+    await it.limiter.create_entity("org")
+    names = [f"child-{number}" for number in range(children)]
+    for name in names:
+        await it.limiter.create_entity(name, parent_id="org", cascade=True)
+        await take(it.limiter, name, rpm=0)
+    it.buckets.writes.clear()
+    return names
+
+
+async def test_children_share_the_writes_of_their_parent(driver: Driver, url: str) -> None:
+    async with crowd(driver, url, [RPM]) as it:
+        names = await family(it, 20)
+        # Parents are charged last, so the children are through when the gate is closed.
+        first = await it.at_gate(take(it.limiter, "org", rpm=1), it.home("org"))
+        it.buckets.gate_for = {"org"}
+        works = [it.call(take(it.limiter, name, rpm=1)) for name in names]
+        await until(lambda: it.in_line(it.home("org")) == 20)
+        it.buckets.gate.open()
+        assert all(await asyncio.gather(first, *works))
+        assert it.buckets.written("org") == 2
+        assert (await it.bucket("org")).cells["rpm"].consumed_milli == 21_000
+        for name in names:
+            assert (await it.bucket(name)).cells["rpm"].consumed_milli == 1000
+
+
+async def test_parents_are_shared_also_where_threads_help(tmp_path: Path) -> None:
+    """A process has few threads of its own to spare; callers bring theirs."""
+    async with crowd("blocking", "memory://", [RPM]) as it:
+        object.__setattr__(it.scope, "io", BlockingIo(it.clock, Threads()))
+        names = await family(it, 20)
+        first = await it.at_gate(take(it.limiter, "org", rpm=1), it.home("org"))
+        it.buckets.gate_for = {"org"}
+        works = [it.call(take(it.limiter, name, rpm=1)) for name in names]
+        await until(lambda: it.in_line(it.home("org")) >= 18)
+        it.buckets.gate.open()
+        assert all(await asyncio.gather(first, *works))
+        assert it.buckets.written("org") <= 4
+
+
+async def test_only_those_with_the_same_limits_go_together(driver: Driver, url: str) -> None:
+    async with crowd(driver, url, [RPM]) as it:
+        await take(it.limiter, rpm=0)
+        it.buckets.writes.clear()
+        other = [Limit.per_minute("rpm", 5000)]
+
+        async def override() -> bool:
+            async with it.limiter.acquire("key-1", "gpt-4", {"rpm": 1}, other):
+                return True
+
+        works = [override() if n % 2 else take(it.limiter, rpm=1) for n in range(21)]
+        assert all(await it.meet(*works))
+        assert (await it.bucket()).cells["rpm"].consumed_milli == 21_000
+        # Once refused, because the item has other limits, and once in force.
+        fingerprint = LimitSet.of(other).fingerprint
+        assert sum(fingerprint_of(write) == fingerprint for _, write in it.buckets.writes) == 2
+
+
+def fingerprint_of(write: Write) -> str | None:
+    """The limits that a write charges under."""
+    match write:
+        case Speculate() | Drain():
+            return write.fingerprint
+        case Refill():
+            return write.after.fingerprint
+        case _:
+            return None
+
+
+async def test_the_first_to_come_are_admitted_and_the_others_know_for_how_long(
+    driver: Driver, url: str
+) -> None:
+    async with crowd(driver, url, [SMALL]) as it:
+        await take(it.limiter, rpm=30)
+        waits = await it.meet(*(wait_of(it.limiter, rpm=n) for n in (10, 8, 15, 9, 3, 2, 61)))
+        # 20 left after the first: 8, 9, 3 fit, 15 and 2 do not, 61 never will.
+        assert waits == [0, 0, 15, 0, 0, 2, float("inf")]
+        assert await it.tokens() == 0
+        assert (await it.bucket()).acquires == 5
+
+
+async def test_a_refused_sum_costs_two_writes_and_a_hopeless_one_none(
+    driver: Driver, url: str
+) -> None:
+    async with crowd(driver, url, [SMALL]) as it:
+        await take(it.limiter, rpm=30)
+        it.buckets.writes.clear()
+        admitted = await it.meet(*(take(it.limiter, rpm=1) for _ in range(50)))
+        assert sum(admitted) == 30
+        assert admitted == [True] * 30 + [False] * 20
+        assert it.buckets.written() <= 4
+
+
+async def test_limits_that_block_in_different_ways_are_walked_together(
+    driver: Driver, url: str
+) -> None:
+    limits = [Limit.per_minute("rpm", 60), Limit.per_minute("tpm", 600)]
+    async with crowd(driver, url, limits) as it:
+        await take(it.limiter, rpm=57, tpm=400)
+        asked = [{"rpm": 1}, {"tpm": 150}, {"rpm": 1, "tpm": 60}, {"rpm": 1, "tpm": 50}, {"rpm": 1}]
+        waits = await it.meet(*(wait_of(it.limiter, "key-1", **amounts) for amounts in asked))
+        assert waits == [0, 0, 6, 0, 0]
+        cells = (await it.bucket()).cells
+        assert (cells["rpm"].tokens_milli, cells["tpm"].tokens_milli) == (0, 0)
+
+
+async def test_nobody_is_refused_for_the_sake_of_one_who_is_refused_in_the_end(
+    driver: Driver, url: str
+) -> None:
+    """Of 10 left, 8 would fit and 5 then not; but another process takes 5 meanwhile."""
+    async with crowd(driver, url, [SMALL], refusal_cache_ttl=0) as it:
+        await take(it.limiter, rpm=50)
+        other, refusals = it.other(), 0
+
+        async def snatch(address: BucketAddress, write: Write) -> None:
+            nonlocal refusals
+            refusals += 1
+            if refusals == 2:
+                await take(other, rpm=5)
+
+        it.buckets.after = snatch
+        admitted = await it.meet(*(take(it.limiter, rpm=n) for n in (0, 8, 5)))
+        assert admitted == [True, False, True]
+        assert await it.tokens() == 0
+
+
+async def test_corrections_that_meet_go_together(driver: Driver, url: str) -> None:
+    async with crowd(driver, url, [RPM]) as it:
+        await take(it.limiter, rpm=0)
+        inside = [it.limiter.acquire("key-1", "gpt-4", {"rpm": 10}) for _ in range(20)]
+        leases = [await held.__aenter__() for held in inside]
+        for number, lease in enumerate(leases):
+            await _now(lease.adjust(rpm=number - 10))
+        it.buckets.writes.clear()
+        await it.meet(
+            *(held.__aexit__(None, None, None) for held in inside if held is not inside[10])
+        )
+        assert it.buckets.written() == 2
+        assert (await it.bucket()).cells["rpm"].consumed_milli == sum(range(20)) * 1000
+
+
+async def _now(result: Any) -> None:
+    if asyncio.iscoroutine(result):
+        await result
+
+
+async def test_refunds_that_meet_go_together_and_take_their_acquires_back(
+    driver: Driver, url: str
+) -> None:
+    async with crowd(driver, url, [RPM]) as it:
+        await take(it.limiter, rpm=0)
+        inside = [it.limiter.acquire("key-1", "gpt-4", {"rpm": 10}) for _ in range(20)]
+        for held in inside:
+            await held.__aenter__()
+        it.buckets.writes.clear()
+        failed = LookupError()
+        await it.meet(*(held.__aexit__(LookupError, failed, None) for held in inside))
+        assert it.buckets.written() == 2
+        bucket = await it.bucket()
+        assert (bucket.acquires, bucket.cells["rpm"].consumed_milli) == (1, 0)
+        assert bucket.cells["rpm"].tokens_milli == 6_000_000
+
+
+async def test_further_consumption_goes_together_too(driver: Driver, url: str) -> None:
+    async with crowd(driver, url, [RPM]) as it:
+        inside = [it.limiter.acquire("key-1", "gpt-4", {"rpm": 1}) for _ in range(10)]
+        leases = [await held.__aenter__() for held in inside]
+        it.buckets.writes.clear()
+        await it.meet(*(lease.consume(rpm=2) for lease in leases))
+        assert it.buckets.written() == 2
+        bucket = await it.bucket()
+        assert (bucket.acquires, bucket.cells["rpm"].consumed_milli) == (10, 30_000)
+        for held in inside:
+            await held.__aexit__(None, None, None)
+
+
+async def test_each_gives_back_its_own_part_of_a_shared_write(driver: Driver, url: str) -> None:
+    async with crowd(driver, url, [RPM]) as it:
+        await take(it.limiter, rpm=0)
+
+        async def work(amount: int) -> None:
+            async with it.limiter.acquire("key-1", "gpt-4", {"rpm": amount}) as lease:
+                assert lease.consumed == {"rpm": amount}
+                if amount % 2:
+                    raise LookupError
+
+        await it.meet(*(work(n) for n in range(10)))
+        bucket = await it.bucket()
+        assert bucket.cells["rpm"].consumed_milli == sum(range(0, 10, 2)) * 1000
+        assert bucket.acquires == 1 + 5
+
+
+async def test_the_new_limits_of_an_item_are_taken_over_one_by_one(
+    driver: Driver, url: str
+) -> None:
+    """Another process has changed the limits; who asks for one that is gone is told so, and
+    nobody else is."""
+    limits = [RPM, Limit.per_minute("tpm", 100)]
+    async with crowd(driver, url, limits) as it:
+        await take(it.limiter, rpm=0)
+        other = it.other()
+        await other.set_system_defaults([Limit.per_minute("rpm", 50)])
+        await take(other, rpm=0)
+        asked = [{"rpm": 0}, {"rpm": 1}, {"tpm": 1}, {"rpm": 48}, {"rpm": 2}]
+        outcomes = await it.meet(*(take(it.limiter, "key-1", **amounts) for amounts in asked))
+        assert [type(o) for o in outcomes] == [bool, bool, ValidationError, bool, bool]
+        assert [o for o in outcomes if isinstance(o, bool)] == [True, True, True, False]
+        assert await it.tokens() == 1000
+
+
+async def test_company_is_waited_for_if_asked_to(driver: Driver, url: str) -> None:
+    """Who comes while a write waits for company is taken along."""
+    async with crowd(driver, url, [RPM], linger_ms=300, clock=SystemClock()) as it:
+        await take(it.limiter, rpm=0)
+        it.buckets.writes.clear()
+        first = await it.at_gate(take(it.limiter, rpm=1))
+        pilot = await it.behind(take(it.limiter, rpm=1))
+        it.buckets.gate.open()
+        assert await first
+        later = await it.behind(*(take(it.limiter, rpm=1) for _ in range(3)))
+        assert not pilot[0].done()
+        assert await asyncio.gather(*pilot, *later) == [True] * 4
+        assert it.buckets.written() == 2
+
+
+@pytest.mark.parametrize("count", [2, 8])
+async def test_items_of_one_bucket_have_lanes_of_their_own(driver: Driver, count: int) -> None:
+    async with crowd(driver, "memory://", [RPM]) as it:
+        store = it.origin.scope.store
+        assert isinstance(store, MemoryStore)
+        store.buckets.metered = True
+        await take(it.limiter, rpm=0)
+        while len(await read_all(it.scope, it.home())) < count:
+            for address, bucket in (await read_all(it.scope, it.home())).items():
+                await split_shard(it.scope, address, bucket)
+        it.buckets.writes.clear()
+        works = [take(it.limiter, rpm=1) for _ in range(200)]
+        assert all(await asyncio.gather(*map(it.call, works)))
+        assert it.buckets.most_under_way == 1
+        items = (
+            await store.buckets.read([it.home()._replace(shard=n) for n in range(count)])
+        ).values()
+        assert sum(item.acquires for item in items) == 201
+        assert sum(item.cells["rpm"].consumed_milli for item in items) == 200_000
+        assert sum(item.cells["rpm"].tokens_milli for item in items) == 5_800_000
+        # A write spends one of the item's own allowance, however many share it.
+        spent = sum(1_000_000 - item.cells["wcu"].tokens_milli for item in items)
+        assert spent <= len(it.buckets.writes) * 1000 + count * 1000
+
+
+async def test_all_that_several_items_hold_is_admitted_to_those_who_meet(driver: Driver) -> None:
+    async with crowd(driver, "memory://", [SMALL]) as it:
+        store = it.origin.scope.store
+        assert isinstance(store, MemoryStore)
+        store.buckets.metered = True
+        await take(it.limiter, rpm=0)
+        for _ in range(2):
+            for address, bucket in (await read_all(it.scope, it.home())).items():
+                await split_shard(it.scope, address, bucket)
+        works = [take(it.limiter, rpm=7) for _ in range(12)]
+        admitted = await asyncio.gather(*map(it.call, works))
+        assert sum(admitted) == 60 // 7
+        items = await read_all(it.scope, it.home())
+        assert sum(item.cells["rpm"].tokens_milli for item in items.values()) == 4000
+
+
+def test_a_real_file_needs_far_fewer_writes_than_callers(tmp_path: Path) -> None:
+    """No gate: threads meet as they come."""
+    repository = SyncRepository.open(url=f"sqlite:///{tmp_path / 'limits.db'}")
+    limiter = SyncRateLimiter(repository, default_limits=[RPM])
+    writes = 0
+    write = repository.scope.store.buckets.write
+
+    async def counted(address: BucketAddress, planned: Write) -> Any:
+        nonlocal writes
+        writes += 1
+        return await write(address, planned)
+
+    repository.scope.store.buckets.write = counted  # type: ignore[method-assign,assignment]
+
+    async def work() -> None:
+        for _ in range(10):
+            with limiter.acquire("key-1", "gpt-4", {"rpm": 1}):
+                pass
+
+    async def all_of_them() -> None:
+        await asyncio.gather(*(in_thread(work()) for _ in range(40)))
+
+    asyncio.run(all_of_them())
+    state = repository.get_bucket("key-1", "gpt-4", "rpm")
+    assert state is not None
+    assert state.total_consumed_milli == 400_000
+    assert writes <= 200
+    repository.close()
+
+
+async def test_without_speculation_they_go_together_too(driver: Driver, url: str) -> None:
+    async with crowd(driver, url, [RPM]) as it:
+        await take(it.limiter, rpm=0)
+        it.buckets.writes.clear()
+        limiter = limiter_on(it.repository, speculative_writes=False)
+        assert all(await it.meet(*(take(limiter, rpm=1) for _ in range(20))))
+        assert it.buckets.written() == 2
