@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -24,28 +25,43 @@ def serial(calls: Sequence[Callable[[], Any]]) -> list[Any]:
 
 
 class Threads:
-    """A pool of two workers, made when first needed and again after a fork."""
+    """A pool of two workers, made when first needed and again after a fork.
+
+    Who finds both busy makes its calls in turn, in its own thread: a process with many
+    threads must not have two of them do the work of all.
+    """
 
     def __init__(self) -> None:
         self._pool: ThreadPoolExecutor | None = None
+        self._free = threading.Semaphore(_WORKERS)
         self._pid = 0
 
     def __call__(self, calls: Sequence[Callable[[], Any]]) -> list[Any]:
         if len(calls) < 2:
             return serial(calls)
-        pool = self._current_pool()
-        later: list[Future[Any]] = [pool.submit(call) for call in calls[1:]]
+        pool, free = self._current_pool()
+        if not free.acquire(blocking=False):
+            return serial(calls)
         try:
-            first = calls[0]()
+            return _in_parallel(pool, calls)
         finally:
-            _wait_for_all(later)
-        return [first, *(future.result() for future in later)]
+            free.release()
 
-    def _current_pool(self) -> ThreadPoolExecutor:
+    def _current_pool(self) -> tuple[ThreadPoolExecutor, threading.Semaphore]:
         if self._pool is None or self._pid != os.getpid():
             self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="zae-limiter")
+            self._free = threading.Semaphore(_WORKERS)
             self._pid = os.getpid()
-        return self._pool
+        return self._pool, self._free
+
+
+def _in_parallel(pool: ThreadPoolExecutor, calls: Sequence[Callable[[], Any]]) -> list[Any]:
+    later: list[Future[Any]] = [pool.submit(call) for call in calls[1:]]
+    try:
+        first = calls[0]()
+    finally:
+        _wait_for_all(later)
+    return [first, *(future.result() for future in later)]
 
 
 def _wait_for_all(futures: Sequence[Future[Any]]) -> None:
