@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.servers.chaos import ChaosProxy
 from tests.servers.processes import Server
+from tests.servers.tables import OwnTable
+from zae_limiter import SyncRepository
 from zae_limiter.backends.dynamodb.store import DynamoStore
 from zae_limiter.testing import ManualClock
 
+from .crowd import NAMESPACE, Crowd
 from .support import Runner, new_name, open_store, runner
 
 
@@ -55,3 +59,11 @@ def store(driver: Runner, dynamodb: Server) -> Iterator[DynamoStore]:
     yield opened
     driver.run(opened.delete_table())
     driver.run(opened.close())
+
+
+@pytest.fixture
+def crowd(table: OwnTable, tmp_path: Path) -> Iterator[Crowd]:
+    """Nobody yet."""
+    made = Crowd(table, tmp_path, SyncRepository.open(NAMESPACE, url=table.url))
+    yield made
+    made.close()
