@@ -38,17 +38,20 @@ async def _wait(lanes: Lanes, address: BucketAddress, rider: Rider) -> BaseExcep
     """Until this rider is the pilot, or its flight has ended.
 
     Whoever is interrupted before boarding leaves the line. One whose charge is under way must
-    know what came of it before it can be given back, and a correction is never given up: the
-    interruption is returned, to be raised afterwards.
+    know what came of it before it can be given back, and a correction is never given up: an
+    interruption that the driver does not hold back is returned, to be raised afterwards.
     """
     interruption: BaseException | None = None
-    while not rider.is_pilot and rider.outcome is None:
+    is_patient = isinstance(rider.load, Correction)
+    while not rider.is_over:
         try:
-            await rider.signal.wait(None)
+            await (rider.signal.hold() if is_patient else rider.signal.wait(None))
         except BaseException as error:
-            if isinstance(rider.load, Charge) and lanes.give_up(address, rider):
-                raise
-            interruption = interruption or error
+            if not (is_patient and rider.is_over):
+                is_lost = is_patient or isinstance(error, GeneratorExit)
+                if lanes.give_up(address, rider) or is_lost:
+                    raise
+            interruption, is_patient = interruption or error, True
     return interruption
 
 
@@ -68,6 +71,8 @@ async def _pilot(
         await together(riders)
     except BaseException as error:
         _fail(riders, error)
+        if not isinstance(error, Exception):
+            raise
     finally:
         scope.lanes.end(address)
         for rider in riders[1:]:
