@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..core.exceptions import RateLimitExceeded, StorageUnavailable
+from ..core.exceptions import RateLimitExceeded
 from ..core.ledger import Ledger
-from ..core.operations import Landing, landing
 from .charge import Charge, Shortage, Taken, status_of
 from .scope import Scope
 from .settle import refund
 from .take import take
+from .unknown import find_out
 
 
 class Refusal(Exception):
@@ -62,18 +62,5 @@ async def undo(scope: Scope, charges: Sequence[Charge]) -> None:
     """Give back what these charges took, also where the answer never arrived."""
     for charge in charges:
         if charge.sent:
-            await _find_out(scope, charge)
+            await find_out(scope, charge)
     await refund(scope, _ledger(charges))
-
-
-async def _find_out(scope: Scope, charge: Charge) -> None:
-    """Whether writes of unknown outcome landed. If nobody can tell, they count as charged."""
-    try:
-        found = await scope.store.buckets.read([entry.address for _, entry in charge.sent])
-    except StorageUnavailable:
-        return
-    charge.entries += [
-        entry
-        for operation, entry in charge.sent
-        if landing(operation, found.get(entry.address)) is Landing.LANDED
-    ]

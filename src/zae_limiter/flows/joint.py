@@ -11,12 +11,14 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from ..core.composite import Bucket, covers, refill
 from ..core.composite import take as taken_from
-from ..core.exceptions import ValidationError
+from ..core.exceptions import StorageUnavailable, ValidationError
+from ..core.ledger import Entry
 from ..core.naming import WCU
 from .charge import ONE_WRITE_MILLI, Charge, LimitsDiffer, Shortage, Taken, shortage
 from .flight import ride
 from .lanes import Rider
 from .scope import Scope
+from .unknown import find_out
 
 TakeHere = Callable[[Scope, Charge, bool], Awaitable[Taken | Shortage]]
 Group = Sequence[tuple[Rider, Charge]]
@@ -82,9 +84,12 @@ async def _fly(
     joint = _joint(charges) if len(charges) > 1 else charges[0]
     try:
         outcome = await take_here(scope, joint, speculative)
-    except BaseException:
+    except BaseException as error:
         if joint.is_joint:
-            _share_what_is_unknown(joint, charges)
+            if isinstance(error, StorageUnavailable):
+                # Once for all: while each asked for itself, the item would forget the write.
+                await find_out(scope, joint)
+            _share_what_is_known(joint, charges)
         raise
     if isinstance(outcome, Taken):
         _share(joint, group)
@@ -138,11 +143,12 @@ def _share(joint: Charge, group: Group) -> None:
         rider.outcome = Taken(charge)
 
 
-def _share_what_is_unknown(joint: Charge, charges: Sequence[Charge]) -> None:
-    """Let each find out for itself what became of its part."""
+def _share_what_is_known(joint: Charge, charges: Sequence[Charge]) -> None:
+    """Let each give back its part of what landed, and find out about the rest for itself."""
     for charge in charges:
-        intent = charge.intent
-        charge.sent = [
-            (operation, charge.entry(entry.address, intent.takes_milli, intent.acquires))
-            for operation, entry in joint.sent
-        ]
+        charge.entries = [_part(charge, entry) for entry in joint.entries]
+        charge.sent = [(operation, _part(charge, entry)) for operation, entry in joint.sent]
+
+
+def _part(charge: Charge, whole: Entry) -> Entry:
+    return charge.entry(whole.address, charge.intent.takes_milli, charge.intent.acquires)

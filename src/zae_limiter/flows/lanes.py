@@ -43,6 +43,11 @@ class Rider:
     has_boarded: bool = False
     outcome: Taken | Shortage | Corrected | BaseException | None = None
 
+    @property
+    def is_over(self) -> bool:
+        """Whether its wait is: it is the pilot, or its flight has ended."""
+        return self.is_pilot or self.outcome is not None
+
 
 class Lanes:
     """The lanes in use. Any number of threads and tasks may share one."""
@@ -67,7 +72,8 @@ class Lanes:
             if line is None:
                 self._lines[address] = []
                 rider.is_pilot = True
-            elif len(line) < MAX_WAITING:
+            elif len(line) < MAX_WAITING or isinstance(rider.load, Correction):
+                # Corrections are as many as there are leases; turned away, tokens would be lost.
                 line.append(rider)
             else:
                 raise StorageUnavailable(f"{MAX_WAITING} wait for {address}", retryable=False)

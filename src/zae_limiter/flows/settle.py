@@ -24,10 +24,14 @@ async def refund(scope: Scope, ledger: Ledger) -> None:
         _adjust(scope, address, Correction(deltas_milli, acquires))
         for address, deltas_milli, acquires in ledger.refunds()
     ]
-    for outcome in await scope.io.gather(flows):
-        if isinstance(outcome, BaseException):
-            logger.warning("Refund failed, the tokens stay charged: %s", outcome)
+    outcomes = await scope.io.gather(flows)
     scope.turnstiles.nudge(entry.address.home for entry in ledger.entries)
+    for outcome in outcomes:
+        if isinstance(outcome, Exception):
+            logger.warning("Refund failed, the tokens stay charged: %s", outcome)
+        elif isinstance(outcome, BaseException):
+            # An interrupt that the refund has outlived.
+            raise outcome
 
 
 async def settle(scope: Scope, ledger: Ledger) -> None:

@@ -23,6 +23,9 @@ class Signal(Protocol):
         """Wait until set, at most this long by the clock; None waits however long it takes.
         True when it was set. May be cancelled."""
 
+    async def hold(self) -> None:
+        """Wait until set. A cancellation is held back until then."""
+
 
 class Io(Protocol):
     """The world, as a flow sees it."""

@@ -89,6 +89,10 @@ class _AsyncioSignal:
         except TimeoutError:
             return False
 
+    async def hold(self) -> None:
+        if not self._event.is_set():
+            await hold(asyncio.ensure_future(self._event.wait()))
+
 
 class AsyncioIo:
     """`Io` for asyncio. Holds nothing that belongs to one event loop."""

@@ -42,6 +42,16 @@ class _BlockingSignal:
             return self._event.is_set()
         return self._event.wait(seconds)
 
+    async def hold(self) -> None:
+        interruption: BaseException | None = None
+        while not self._event.is_set():
+            try:
+                self._event.wait()
+            except BaseException as error:
+                interruption = interruption or error
+        if interruption is not None:
+            raise interruption
+
 
 class BlockingIo:
     """`Io` for threads: everything happens in the thread that asks."""

@@ -30,9 +30,14 @@ class _SimulatedSignal:
             self._io.scheduler.wake(self._waiter)
 
     async def wait(self, seconds: float | None) -> bool:
+        return await self._wait(None if seconds is None else _whole_ms(seconds), cancellable=True)
+
+    async def hold(self) -> None:
+        await self._wait(None, cancellable=False)
+
+    async def _wait(self, limit_ms: int | None, *, cancellable: bool) -> bool:
         self._waiter = self._io.scheduler.current
-        limit_ms = None if seconds is None else _whole_ms(seconds)
-        await self._io.wait_ms(0 if self._is_set else limit_ms, cancellable=True)
+        await self._io.wait_ms(0 if self._is_set else limit_ms, cancellable=cancellable)
         self._waiter = None
         return self._is_set
 

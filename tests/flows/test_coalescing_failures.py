@@ -1,0 +1,389 @@
+"""Who rides together shares a failure of the flight, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.drivers import Driver
+from tests.flows.crowd import Crowd, Gate, Hook, crowd, take, until
+from zae_limiter import Limit, OnUnavailable, RateLimiterUnavailable
+from zae_limiter.core.composite import BucketAddress
+from zae_limiter.core.exceptions import StorageUnavailable
+from zae_limiter.core.writes import Write
+from zae_limiter.flows import lanes
+
+RPM = Limit.per_minute("rpm", 6000)
+FULL = 6_000_000
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return "memory://" if request.param == "memory" else f"sqlite:///{tmp_path / 'limits.db'}"
+
+
+def on_write(number: int, act: Callable[[], Awaitable[None]]) -> Hook:
+    """Do something at the so manieth write from now on."""
+    count = 0
+
+    async def hook(address: BucketAddress, write: Write) -> None:
+        nonlocal count
+        count += 1
+        if count == number:
+            await act()
+
+    return hook
+
+
+def failing(error: BaseException) -> Callable[[], Awaitable[None]]:
+    async def fail() -> None:
+        raise error
+
+    return fail
+
+
+async def ready(it: Crowd) -> None:
+    """The bucket is there, full, and has been acquired once."""
+    await take(it.limiter, rpm=0)
+
+
+async def assert_untouched(it: Crowd) -> None:
+    bucket = await it.bucket()
+    assert bucket.cells["rpm"].tokens_milli == FULL
+    assert (bucket.cells["rpm"].consumed_milli, bucket.acquires) == (0, 1)
+
+
+async def test_a_failure_is_shared_by_those_on_the_flight_alone(driver: Driver, url: str) -> None:
+    async with crowd(driver, url, [RPM]) as it:
+        await ready(it)
+        lost = StorageUnavailable("down", retryable=False)
+        it.buckets.before = on_write(2, failing(lost))
+        first, *others = await it.meet(*(take(it.limiter, rpm=1) for _ in range(10)))
+        assert first is True
+        assert [type(other) for other in others] == [RateLimiterUnavailable] * 9
+        assert all(other.cause is lost for other in others)
+        assert await take(it.limiter, rpm=1)
+        assert await it.tokens() == FULL - 2000
+        assert (await it.bucket()).acquires == 3
+
+
+async def test_each_rider_s_own_mode_decides_what_a_failure_means(driver: Driver, url: str) -> None:
+    async with crowd(driver, url, [RPM]) as it:
+        await ready(it)
+        it.buckets.before = on_write(2, failing(StorageUnavailable("down", retryable=False)))
+
+        async def lenient() -> bool:
+            allow = OnUnavailable.ALLOW
+            async with it.limiter.acquire(
+                "key-1", "gpt-4", {"rpm": 1}, on_unavailable=allow
+            ) as lease:
+                return lease.degraded
+
+        works = [take(it.limiter, rpm=1), lenient(), take(it.limiter, rpm=1), lenient()]
+        first, second, third, fourth = await it.meet(*works)
+        assert (first, second, fourth) == (True, True, True)
+        assert isinstance(third, RateLimiterUnavailable)
+        assert await it.tokens() == FULL - 1000
+
+
+@pytest.mark.parametrize("landed", [True, False])
+async def test_a_lost_answer_leaves_nothing_charged_for_anyone(
+    driver: Driver, url: str, landed: bool
+) -> None:
+    async with crowd(driver, url, [RPM]) as it:
+        await ready(it)
+        hook = on_write(2, failing(StorageUnavailable("lost", retryable=False, ambiguous=True)))
+        if landed:
+            it.buckets.after = hook
+        else:
+            it.buckets.before = hook
+        first, *others = await it.meet(*(take(it.limiter, rpm=n) for n in range(30)))
+        assert first is True
+        assert [type(other) for other in others] == [RateLimiterUnavailable] * 29
+        bucket = await it.bucket()
+        assert bucket.cells["rpm"].tokens_milli == FULL
+        assert (bucket.cells["rpm"].consumed_milli, bucket.acquires) == (0, 2)
+
+
+@pytest.mark.parametrize("landed", [True, False])
+async def test_a_lost_answer_that_can_be_asked_for_again_is(
+    driver: Driver, url: str, landed: bool
+) -> None:
+    async with crowd(driver, url, [RPM]) as it:
+        await ready(it)
+        hook = on_write(2, failing(StorageUnavailable("lost", ambiguous=True)))
+        if landed:
+            it.buckets.after = hook
+        else:
+            it.buckets.before = hook
+        assert all(await it.meet(*(take(it.limiter, rpm=n) for n in range(30))))
+        assert (await it.bucket()).cells["rpm"].consumed_milli == sum(range(30)) * 1000
+        assert (await it.bucket()).acquires == 31
+
+
+async def test_a_bug_in_the_store_is_seen_by_all_as_it_is(driver: Driver, url: str) -> None:
+    async with crowd(driver, url, [RPM]) as it:
+        await ready(it)
+        bug = TypeError("unsupported operand")
+        it.buckets.before = on_write(2, failing(bug))
+        outcomes = await it.meet(*(take(it.limiter, rpm=1) for _ in range(5)))
+        assert outcomes == [True, bug, bug, bug, bug]
+        assert await it.tokens() == FULL - 1000
+
+
+async def test_corrections_share_a_failure_too(
+    driver: Driver, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with crowd(driver, url, [RPM]) as it:
+        await ready(it)
+        inside = [it.limiter.acquire("key-1", "gpt-4", {"rpm": 10}) for _ in range(4)]
+        for held in inside:
+            await held.__aenter__()
+        it.buckets.before = on_write(2, failing(StorageUnavailable("down", retryable=False)))
+        with caplog.at_level(logging.WARNING, "zae_limiter"):
+            failed = LookupError()
+            await it.meet(*(held.__aexit__(LookupError, failed, None) for held in inside))
+        assert caplog.text.count("the tokens stay charged") == 3
+        assert await it.tokens() == FULL - 30_000
+
+
+async def test_who_would_be_one_too_many_in_line_is_told_so(
+    driver: Driver, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lanes, "MAX_WAITING", 3)
+    async with crowd(driver, url, [RPM]) as it:
+        await ready(it)
+        first = await it.at_gate(take(it.limiter, rpm=1))
+        others = await it.behind(*(take(it.limiter, rpm=1) for _ in range(3)))
+        with pytest.raises(RateLimiterUnavailable, match="wait for"):
+            await it.call(take(it.limiter, rpm=1))
+        it.buckets.gate.open()
+        assert all(await asyncio.gather(first, *others))
+        assert await it.tokens() == FULL - 4000
+
+
+async def test_however_many_wait_a_refund_is_let_in(
+    driver: Driver, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lanes, "MAX_WAITING", 3)
+    async with crowd(driver, url, [RPM]) as it:
+        await ready(it)
+        held = it.limiter.acquire("key-1", "gpt-4", {"rpm": 100})
+        await held.__aenter__()
+        first = await it.at_gate(take(it.limiter, rpm=1))
+        others = await it.behind(*(take(it.limiter, rpm=1) for _ in range(3)))
+        failed = LookupError()
+        refund = it.call(held.__aexit__(LookupError, failed, None))
+        await until(lambda: it.in_line() == 4 or refund.done())
+        it.buckets.gate.open()
+        assert all(await asyncio.gather(first, *others))
+        await refund
+        assert await it.tokens() == FULL - 4000
+
+
+async def cancelled(task: asyncio.Future[Any]) -> bool:
+    """Whether a task ends as one that was cancelled does."""
+    await asyncio.wait([task], timeout=10)
+    return task.cancelled()
+
+
+async def test_a_cancelled_rider_leaves_the_line(url: str) -> None:
+    async with crowd("asyncio", url, [RPM]) as it:
+        await ready(it)
+        first = await it.at_gate(take(it.limiter, rpm=1))
+        riders = await it.behind(*(take(it.limiter, rpm=10) for _ in range(5)))
+        riders[0].cancel()
+        riders[3].cancel()
+        assert await cancelled(riders[0])
+        assert await cancelled(riders[3])
+        assert it.in_line() == 3
+        it.buckets.gate.open()
+        served = await asyncio.gather(first, riders[1], riders[2], riders[4])
+        assert all(served)
+        assert await it.tokens() == FULL - 31_000
+        assert (await it.bucket()).acquires == 5
+
+
+async def test_an_appointed_pilot_that_is_cancelled_hands_over(url: str) -> None:
+    async with crowd("asyncio", url, [RPM]) as it:
+        await ready(it)
+        first = await it.at_gate(take(it.limiter, rpm=1))
+        pilot, *others = await it.behind(*(take(it.limiter, rpm=10) for _ in range(4)))
+        end = it.scope.lanes.end
+
+        def end_and_cancel(address: BucketAddress) -> None:
+            end(address)
+            pilot.cancel()
+
+        it.scope.lanes.end = end_and_cancel  # type: ignore[method-assign]
+        it.buckets.gate.open()
+        assert all(await asyncio.gather(first, *others))
+        assert await cancelled(pilot)
+        assert await it.tokens() == FULL - 31_000
+
+
+async def in_the_air(it: Crowd, riders: int) -> tuple[list[asyncio.Future[Any]], Gate]:
+    """Some who share a flight that is under way until the gate is opened."""
+    later = Gate("asyncio")
+    later.close()
+    it.buckets.before = on_write(2, later.passed)
+    first = await it.at_gate(take(it.limiter, rpm=0))
+    begun = await it.behind(*(take(it.limiter, rpm=10) for _ in range(riders)))
+    it.buckets.gate.open()
+    assert await first
+    await until(lambda: it.buckets.under_way[it.home()] == 1 and it.in_line() == 0)
+    return begun, later
+
+
+@pytest.mark.parametrize("who", [0, 1, 3], ids=["the pilot", "a rider", "the last rider"])
+async def test_who_is_cancelled_on_the_flight_gives_its_part_back(url: str, who: int) -> None:
+    async with crowd("asyncio", url, [RPM]) as it:
+        await ready(it)
+        riders, later = await in_the_air(it, 4)
+        riders[who].cancel()
+        await asyncio.sleep(0.01)
+        assert not riders[who].done(), "a charge that is under way was abandoned"
+        later.open()
+        assert await cancelled(riders.pop(who))
+        assert all(await asyncio.gather(*riders))
+        assert await it.tokens() == FULL - 30_000
+        assert (await it.bucket()).acquires == 5
+
+
+async def test_all_may_be_cancelled_at_once_and_again(url: str) -> None:
+    async with crowd("asyncio", url, [RPM]) as it:
+        await ready(it)
+        riders, later = await in_the_air(it, 4)
+        behind = await it.behind(*(take(it.limiter, rpm=10) for _ in range(3)))
+        for _ in range(3):
+            for task in (*riders, *behind):
+                task.cancel()
+            await asyncio.sleep(0)
+        later.open()
+        await asyncio.wait([*riders, *behind], timeout=10)
+        assert all(task.cancelled() for task in (*riders, *behind))
+        bucket = await it.bucket()
+        assert bucket.cells["rpm"].tokens_milli == FULL
+        assert bucket.acquires == 2
+
+
+@pytest.mark.parametrize("boarded", [False, True])
+async def test_a_timeout_around_acquire_is_a_timeout_and_charges_nothing(
+    url: str, boarded: bool
+) -> None:
+    async with crowd("asyncio", url, [RPM]) as it:
+        await ready(it)
+
+        async def hurried() -> None:
+            async with asyncio.timeout(0.02), it.limiter.acquire("key-1", "gpt-4", {"rpm": 10}):
+                pytest.fail("the body ran")
+
+        later = Gate("asyncio")
+        it.buckets.before = on_write(2, later.passed)
+        first = await it.at_gate(take(it.limiter, rpm=0))
+        late, *others = await it.behind(hurried(), *(take(it.limiter, rpm=1) for _ in range(2)))
+        if boarded:
+            later.close()
+            it.buckets.gate.open()
+            await asyncio.sleep(0.04)
+            later.open()
+        await asyncio.wait([late], timeout=10)
+        it.buckets.gate.open()
+        assert isinstance(late.exception(), TimeoutError)
+        assert all(await asyncio.gather(first, *others))
+        assert await it.tokens() == FULL - 2000
+
+
+async def test_a_refund_in_line_is_not_given_up_and_the_cancellation_is_not_lost(
+    url: str,
+) -> None:
+    async with crowd("asyncio", url, [RPM]) as it:
+        await ready(it)
+        inside, fail = asyncio.Event(), asyncio.Event()
+
+        async def work() -> None:
+            try:
+                async with it.limiter.acquire("key-1", "gpt-4", {"rpm": 100}):
+                    inside.set()
+                    await fail.wait()
+                    raise LookupError
+            except LookupError:
+                pytest.fail("who was cancelled went on")
+
+        worker = it.call(work())
+        await inside.wait()
+        first = await it.at_gate(take(it.limiter, rpm=1))
+        fail.set()
+        await until(lambda: it.in_line() == 1)
+        for _ in range(5):
+            worker.cancel()
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.01)
+        assert not worker.done(), "the refund was given up"
+        it.buckets.gate.open()
+        assert await first
+        assert await cancelled(worker)
+        assert await it.tokens() == FULL - 1000
+
+
+async def test_a_correction_in_line_is_not_given_up_and_the_cancellation_is_not_lost(
+    url: str,
+) -> None:
+    async with crowd("asyncio", url, [RPM]) as it:
+        await ready(it)
+        inside, leave = asyncio.Event(), asyncio.Event()
+
+        async def work() -> None:
+            async with it.limiter.acquire("key-1", "gpt-4", {"rpm": 100}) as lease:
+                await lease.adjust(rpm=50)
+                inside.set()
+                await leave.wait()
+            pytest.fail("who was cancelled went on")
+
+        worker = it.call(work())
+        await inside.wait()
+        first = await it.at_gate(take(it.limiter, rpm=1))
+        leave.set()
+        await until(lambda: it.in_line() == 1)
+        for _ in range(5):
+            worker.cancel()
+            await asyncio.sleep(0)
+        it.buckets.gate.open()
+        assert await first
+        assert await cancelled(worker)
+        assert await it.tokens() == FULL - 151_000
+
+
+async def test_a_cancellation_while_a_refused_request_is_undone_is_not_lost(url: str) -> None:
+    """The parent is short, so what the child gave is given back, behind others."""
+    async with crowd("asyncio", url, [RPM], refusal_cache_ttl=0) as it:
+        await it.limiter.create_entity("org")
+        await it.limiter.create_entity("key-1", parent_id="org", cascade=True)
+        await it.limiter.set_limits("org", [Limit.per_minute("rpm", 1)])
+        await take(it.limiter, "org", rpm=1)
+        await ready(it)
+        it.buckets.gate_for = {"key-1"}
+        others = []
+
+        async def get_in_between() -> None:
+            it.buckets.gate.close()
+            others.extend(await it.behind(take(it.limiter, rpm=0)))
+
+        def of_the_child(address: BucketAddress, write: Write) -> Awaitable[None]:
+            return hook(address, write) if address.entity_id == "key-1" else asyncio.sleep(0)
+
+        hook = on_write(1, get_in_between)
+        it.buckets.after = of_the_child
+        refused = it.call(take(it.limiter, rpm=100))
+        await until(lambda: len(others) == 1 and it.in_line() == 1)
+        refused.cancel()
+        await asyncio.sleep(0.01)
+        it.buckets.gate.open()
+        assert await cancelled(refused)
+        await asyncio.wait(others)
+        assert await it.tokens() == FULL
