@@ -1,6 +1,7 @@
 """Distributed token-bucket rate limits: exact, one round trip, several limits per call."""
 
 from ._version import __version__
+from .builder import RepositoryBuilder, SyncRepositoryBuilder
 from .core.audit import AuditAction, AuditEvent
 from .core.exceptions import (
     EntityError,
@@ -83,6 +84,7 @@ __all__ = [
     "RateLimiter",
     "RateLimiterUnavailable",
     "Repository",
+    "RepositoryBuilder",
     "RepositoryProtocol",
     "ResourceCapacity",
     "StackAlreadyExistsError",
@@ -92,6 +94,7 @@ __all__ = [
     "SyncLease",
     "SyncRateLimiter",
     "SyncRepository",
+    "SyncRepositoryBuilder",
     "UsageSnapshot",
     "UsageSummary",
     "ValidationError",

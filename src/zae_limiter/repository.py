@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from .core.audit import AuditEvent
 from .core.hierarchy import SYSTEM_SLOT
@@ -23,6 +23,9 @@ from .flows.namespaces import register_all
 from .flows.scope import DEFAULT_TTL_MULTIPLIER, Scope
 from .ports.clock import Clock
 from .runtime.asyncio_driver import AsyncioIo, drive
+
+if TYPE_CHECKING:
+    from .builder import RepositoryBuilder
 
 
 async def _close(opened: tuple[Scope, str]) -> None:
@@ -112,6 +115,13 @@ class Repository(RepositoryBase):
         io = AsyncioIo(clock, parallel_helps=not options.url.is_embedded)
         scope, name = await drive(open_scope(options, io, blocking=False, create=False), _close)
         return cls(scope, name, owns_store=True)
+
+    @classmethod
+    def builder(cls) -> RepositoryBuilder:
+        """Open a repository step by step; the namespace that is chosen must be registered."""
+        from .builder import RepositoryBuilder
+
+        return RepositoryBuilder()
 
     async def __aenter__(self) -> Self:
         return self

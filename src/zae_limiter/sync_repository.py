@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from .backends.urls import StoreUrl
 from .core.audit import AuditEvent
@@ -26,6 +26,9 @@ from .ports.clock import Clock
 from .ports.io import Io
 from .runtime.blocking import BlockingIo, run
 from .runtime.parallel import choose_gather
+
+if TYPE_CHECKING:
+    from .builder import SyncRepositoryBuilder
 
 
 def _blocking_io(url: StoreUrl, parallel_mode: str, clock: Clock | None) -> Io:
@@ -112,6 +115,13 @@ class SyncRepository(RepositoryBase):
         io = _blocking_io(options.url, parallel_mode, clock)
         scope, name = run(open_scope(options, io, blocking=True, create=False))
         return cls(scope, name, owns_store=True)
+
+    @classmethod
+    def builder(cls) -> SyncRepositoryBuilder:
+        """Open a repository step by step; the namespace that is chosen must be registered."""
+        from .builder import SyncRepositoryBuilder
+
+        return SyncRepositoryBuilder()
 
     def __enter__(self) -> Self:
         return self
