@@ -19,7 +19,7 @@ from .table import table
 from .workloads import WORKLOADS
 from .workloads.workload import FULL, NORMAL, QUICK, Scale
 
-_WIDTH = 156
+_WIDTH = 172
 _errors = Console(stderr=True)
 
 

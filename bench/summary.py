@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -30,14 +30,19 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A case over all rounds: medians. `better`: how many times faster, or smaller, the first is.
-    `growth`: by which factor the CPU time of a call has grown since the first point."""
+    """A case over all rounds: medians.
+
+    `faster`: how many times as many calls per second the first of its point made.
+    `leaner`: how many times less CPU time, or memory, it took for each.
+    `growth`: by which factor the CPU time of a call has grown since the first point.
+    """
 
     case: Case
     version: str
     samples: Sequence[Sample]
     typical: Sample
-    better: float | None
+    faster: float | None
+    leaner: float | None
     growth: float | None
 
 
@@ -95,15 +100,31 @@ def _row(case: Case, cases: Sequence[Case], taken: Taken) -> Row:
         version,
         samples,
         _typical(samples),
-        _compare(ours, case, taken),
+        _compare(_faster, ours, case, taken),
+        _compare(_leaner, ours, case, taken),
         None if case is first else _growth(taken[first.name][1], samples),
     )
 
 
-def _compare(ours: Case, case: Case, taken: Taken) -> float | None:
+def _compare(
+    ratio: Callable[[Sample, Sample], float | None], ours: Case, case: Case, taken: Taken
+) -> float | None:
+    """The median of the rounds' ratios: what disturbs a round disturbs both sides of it."""
     if ours.subject.is_peer or ours is case or case.bounded:
         return None
-    return _better(taken[ours.name][1], taken[case.name][1])
+    pairs = zip(taken[ours.name][1], taken[case.name][1], strict=False)
+    found = [r for r in (ratio(*pair) for pair in pairs) if r is not None]
+    return median(found) if found else None
+
+
+def _faster(ours: Sample, theirs: Sample) -> float | None:
+    return ours.calls_per_s / theirs.calls_per_s if theirs.calls_per_s else None
+
+
+def _leaner(ours: Sample, theirs: Sample) -> float:
+    if ours.footprint_bytes is not None and theirs.footprint_bytes is not None:
+        return theirs.footprint_bytes / ours.footprint_bytes
+    return theirs.cpu_us / ours.cpu_us
 
 
 def _typical(samples: Sequence[Sample]) -> Sample:
@@ -119,17 +140,6 @@ def _typical(samples: Sequence[Sample]) -> Sample:
         median(bounds) if bounds else None,
         median(footprints) if footprints else None,
     )
-
-
-def _better(ours: Sequence[Sample], theirs: Sequence[Sample]) -> float:
-    """The median of the rounds' ratios: what disturbs a round disturbs both sides of it."""
-    return median(_ratio(*pair) for pair in zip(ours, theirs, strict=False))
-
-
-def _ratio(ours: Sample, theirs: Sample) -> float:
-    if ours.footprint_bytes is not None and theirs.footprint_bytes is not None:
-        return theirs.footprint_bytes / ours.footprint_bytes
-    return ours.calls_per_s / theirs.calls_per_s if theirs.calls_per_s else float("inf")
 
 
 def _growth(first: Sequence[Sample], samples: Sequence[Sample]) -> float:

@@ -13,8 +13,8 @@ from .workloads.workload import Workload
 _CAPTION = (
     "Medians of all rounds. Calls: how several limits are charged, by one call or by one each."
     " Atomic: whether all limits are charged or none, or each for itself. Refund: whether a charge"
-    " can be given back. CPU: process time per acquire. ours/it: how many times as fast as this"
-    " row (or, of memory, how many times smaller) the first of its kind was; below 1: slower."
+    " can be given back. CPU: process time per acquire. Faster, leaner: how many times as"
+    " fast as this row the first of its kind was, and how many times less CPU (or memory) it took."
 )
 
 
@@ -24,7 +24,7 @@ def table(found: Sequence[tuple[Workload, Sequence[Row]]]) -> Table:
     shown.add_column("", no_wrap=True)
     for heading in ("algorithm", "calls", "atomic", "refund"):
         shown.add_column(heading)
-    for heading in ("per second", "CPU µs", "p50 µs", "p99 µs", "ours/it"):
+    for heading in ("per second", "CPU µs", "p50 µs", "p99 µs", "faster", "leaner"):
         shown.add_column(heading, justify="right", no_wrap=True)
     shown.add_column("")
     for workload, rows in found:
@@ -38,8 +38,8 @@ def table(found: Sequence[tuple[Workload, Sequence[Row]]]) -> Table:
 def _cells(row: Row) -> list[str]:
     subject = row.case.subject
     does = [subject.algorithm, subject.calls, subject.atomic, subject.refund]
-    better = "" if row.better is None else f"{row.better:.2f}"
-    return [f"  {subject.label}", *does, *_figures(row), better, "; ".join(_remarks(row))]
+    ratios = ["" if ratio is None else f"{ratio:.2f}" for ratio in (row.faster, row.leaner)]
+    return [f"  {subject.label}", *does, *_figures(row), *ratios, "; ".join(_remarks(row))]
 
 
 def _figures(row: Row) -> list[str]:

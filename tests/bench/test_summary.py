@@ -69,20 +69,27 @@ def test_a_ratio_is_the_median_of_the_rounds() -> None:
     ours, theirs = rows_of(
         cases, [paced(10), paced(20), paced(60)], [paced(20), paced(10), paced(20)]
     )
-    assert ours.better is None
-    assert theirs.better == pytest.approx(2)
+    assert ours.faster is None
+    assert theirs.faster == pytest.approx(2)
     assert theirs.typical.calls_per_s == 20
 
 
-def test_of_memory_the_smaller_one_is_better() -> None:
+def test_who_takes_less_time_of_the_processor_is_leaner() -> None:
+    cases = [CASE, Case(THROTTLED, plain_job(THROTTLED, QUICK))]
+    _, theirs = rows_of(cases, [paced(1, 10), paced(1, 10)], [paced(1, 30), paced(1, 50)])
+    assert theirs.leaner == pytest.approx(4)
+
+
+def test_of_memory_the_smaller_one_is_leaner() -> None:
     cases = [CASE, Case(THROTTLED, plain_job(THROTTLED, QUICK))]
     sizes = [[replace(paced(0), footprint_bytes=size)] for size in (200.0, 100.0)]
-    assert rows_of(cases, *sizes)[1].better == pytest.approx(0.5)
+    assert rows_of(cases, *sizes)[1].leaner == pytest.approx(0.5)
+    assert rows_of(cases, *sizes)[1].faster is None
 
 
 def test_without_ours_there_is_nothing_to_compare_with() -> None:
     (row,) = rows_of([Case(THROTTLED, plain_job(THROTTLED, QUICK))], [paced(10)])
-    assert row.better is None
+    assert (row.faster, row.leaner) == (None, None)
 
 
 def test_growth_is_counted_from_the_first_point() -> None:
