@@ -31,8 +31,7 @@ from zae_limiter.testing import ManualClock
 from .conftest import Connect, act_as_caller_of
 from .drivers import Driver
 from .tables import create_table, key
-
-BOTH = pytest.mark.parametrize("transport", ["wire", "botocore"])
+from .transports import BOTH, EVERY
 
 
 def _add(table: str, name: str, amount: int, **more: Any) -> dict[str, Any]:
@@ -248,7 +247,7 @@ def test_what_is_ambiguous_is_not_sent_again(
     assert len(proxy.requests) == 1
 
 
-@BOTH
+@EVERY
 def test_what_was_never_sent_is_tried_again_a_few_times(
     dynamodb: Server, driver: Driver, connect: Connect, transport: str
 ) -> None:
@@ -304,7 +303,7 @@ def _race(driver: Driver, client: Client, calls: int) -> list[Any]:
     return results
 
 
-@BOTH
+@EVERY
 def test_a_hundred_racing_first_calls_share_one_pool(
     dynamodb: Server, driver: Driver, connect: Connect, transport: str
 ) -> None:
@@ -316,11 +315,11 @@ def test_a_hundred_racing_first_calls_share_one_pool(
     assert len(results) == 100
     assert all("TableNames" in result for result in results)
     # botocore's pool does not wait: it makes connections beyond its size and drops them.
-    if transport == "wire" or not driver.blocking:
+    if transport != "botocore" or not driver.blocking:
         assert proxy.connections <= 5
 
 
-@BOTH
+@EVERY
 def test_no_write_is_lost_among_threads_or_tasks(
     dynamodb: Server, driver: Driver, connect: Connect, transport: str
 ) -> None:
@@ -350,7 +349,7 @@ def _together(driver: Driver, flows: list[Coroutine[Any, Any, Any]]) -> None:
         driver.run(gather())
 
 
-@BOTH
+@EVERY
 def test_a_client_may_be_used_after_it_was_closed(
     dynamodb: Server, driver: Driver, connect: Connect, transport: str
 ) -> None:

@@ -29,8 +29,8 @@ from zae_limiter.core.exceptions import StorageUnavailable
 from .conftest import Connect
 from .drivers import Driver
 from .tables import create_table, key
+from .transports import EVERY, OURS
 
-BOTH = pytest.mark.parametrize("transport", ["wire", "botocore"])
 _IMPATIENT = Limits(connect_timeout_s=0.3, read_timeout_s=0.3, connections=10)
 # Far above any timeout here: only a hang reaches it.
 _HANG_S = 20.0
@@ -61,7 +61,7 @@ def _failure(driver: Driver, client: Client, operation: str, parameters: Any) ->
     return raised.value
 
 
-@BOTH
+@EVERY
 @pytest.mark.parametrize(
     ("act", "landed"),
     [
@@ -90,16 +90,19 @@ def test_a_lost_answer_is_ambiguous_and_sent_once(
     driver.run(direct.call("DeleteTable", {"TableName": table}))
 
 
+@OURS
 @pytest.mark.parametrize("body", [b"<html>Hello</html>", b""])
 def test_a_success_that_says_nothing_is_not_believed(
-    dynamodb: Server, driver: Driver, connect: Connect, body: bytes
+    dynamodb: Server, driver: Driver, connect: Connect, body: bytes, transport: str
 ) -> None:
     with ChaosProxy(dynamodb.url, [Answer(200, body)]) as proxy:
-        failure = _failure(driver, connect(dynamodb, proxy.url), "ListTables", {})
+        failure = _failure(
+            driver, connect(dynamodb, proxy.url, transport=transport), "ListTables", {}
+        )
     assert (failure.retryable, failure.ambiguous) == (True, True)
 
 
-@BOTH
+@EVERY
 def test_a_first_connection_that_breaks_is_ambiguous_too(
     dynamodb: Server, driver: Driver, connect: Connect, transport: str
 ) -> None:
@@ -109,7 +112,7 @@ def test_a_first_connection_that_breaks_is_ambiguous_too(
     assert failure.ambiguous
 
 
-@BOTH
+@EVERY
 def test_a_connection_that_is_never_accepted_was_not_sent_on(
     dynamodb: Server, driver: Driver, connect: Connect, transport: str
 ) -> None:
@@ -120,7 +123,7 @@ def test_a_connection_that_is_never_accepted_was_not_sent_on(
     assert client.meter.requests["ListTables"] == 4
 
 
-@BOTH
+@EVERY
 def test_an_unknown_host_was_not_sent_to(
     dynamodb: Server, driver: Driver, connect: Connect, transport: str
 ) -> None:
@@ -129,12 +132,13 @@ def test_an_unknown_host_was_not_sent_to(
     assert (failure.retryable, failure.ambiguous) == (True, False)
 
 
+@OURS
 def test_waiting_for_a_connection_ends_unsent(
-    dynamodb: Server, driver: Driver, connect: Connect
+    dynamodb: Server, driver: Driver, connect: Connect, transport: str
 ) -> None:
     limits = Limits(connect_timeout_s=0.1, read_timeout_s=_HANG_S, connections=1)
     with ChaosProxy(dynamodb.url, [Delay(1.5)]) as proxy:
-        client = connect(dynamodb, proxy.url, limits)
+        client = connect(dynamodb, proxy.url, limits, transport)
         failure = _second_of_two(driver, client, proxy.heard)
     assert (failure.retryable, failure.ambiguous) == (True, False)
     assert len(proxy.requests) == 1
@@ -164,7 +168,7 @@ def _second_of_two(
     return failure
 
 
-@BOTH
+@EVERY
 @pytest.mark.parametrize("seed", range(3))
 def test_under_random_faults_every_outcome_that_is_told_is_true(
     dynamodb: Server, driver: Driver, connect: Connect, transport: str, seed: int
@@ -193,32 +197,37 @@ async def _write_many(client: Client, table: str, writes: int) -> tuple[int, int
     return sure, unknown
 
 
+@OURS
 def test_connections_are_kept_and_used_again(
-    dynamodb: Server, driver: Driver, connect: Connect
+    dynamodb: Server, driver: Driver, connect: Connect, transport: str
 ) -> None:
     async def in_turn(client: Client) -> None:
         for _ in range(20):
             await client.call("ListTables", {})
 
     with ChaosProxy(dynamodb.url) as proxy:
-        driver.run(in_turn(connect(dynamodb, proxy.url)))
+        driver.run(in_turn(connect(dynamodb, proxy.url, transport=transport)))
     assert proxy.connections == 1
 
 
-def test_a_redirect_is_not_followed(dynamodb: Server, driver: Driver, connect: Connect) -> None:
+@OURS
+def test_a_redirect_is_not_followed(
+    dynamodb: Server, driver: Driver, connect: Connect, transport: str
+) -> None:
     elsewhere = Answer(307, b"", {"location": "http://127.0.0.1:1/"})
     with ChaosProxy(dynamodb.url, [elsewhere]) as proxy:
-        client = connect(dynamodb, proxy.url)
+        client = connect(dynamodb, proxy.url, transport=transport)
         failure = _failure(driver, client, "ListTables", {})
     assert (failure.retryable, failure.ambiguous) == (False, False)
     assert len(proxy.requests) == 1
 
 
+@OURS
 def test_the_path_of_an_endpoint_is_kept(
-    dynamodb: Server, driver: Driver, connect: Connect
+    dynamodb: Server, driver: Driver, connect: Connect, transport: str
 ) -> None:
     with ChaosProxy(dynamodb.url, [Answer(200, b"{}")]) as proxy:
-        client = connect(dynamodb, proxy.url + "/a%20b//c/../d/")
+        client = connect(dynamodb, proxy.url + "/a%20b//c/../d/", transport=transport)
         assert driver.run(client.call("ListTables", {})) == {}
     request, _ = proxy.requests[0]
     assert request.path == "/a%20b/d/"

@@ -22,6 +22,20 @@ def test_an_endpoint_is_understood(url: str, origin: str, path: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        ("http://localhost:8000", ("localhost", 8000)),
+        ("http://localhost/x", ("localhost", 80)),
+        ("https://db.example/", ("db.example", 443)),
+        ("https://[::1]:8000", ("::1", 8000)),
+        ("http://[::1]", ("::1", 80)),
+    ],
+)
+def test_an_endpoint_has_an_address(url: str, address: tuple[str, int]) -> None:
+    assert parse_endpoint(url).address == address
+
+
+@pytest.mark.parametrize(
     "url",
     ["", "localhost:8000", "ftp://host", "http://", "http://h?x=1", "http://u:p@h", "http://h:x"],
 )

@@ -17,23 +17,21 @@ import pytest
 from tests.servers.chaos import ChaosProxy
 from tests.servers.processes import Server
 from zae_limiter.backends.dynamodb.wire.client import Client
-from zae_limiter.backends.dynamodb.wire.connect import open_client
 from zae_limiter.backends.dynamodb.wire.per_loop import PerLoop
 from zae_limiter.runtime.asyncio_driver import AsyncioIo
 
 from .conftest import act_as_caller_of
-
-BOTH = pytest.mark.parametrize("transport", ["wire", "botocore"])
+from .transports import EVERY, OURS, client_over
 
 
 def _client(server: Server, url: str, transport: str, patch: pytest.MonkeyPatch) -> Client:
     act_as_caller_of(server, patch)
-    return open_client(
-        AsyncioIo(), blocking=False, region=server.region, endpoint_url=url, transport=transport
+    return client_over(
+        transport, AsyncioIo(), blocking=False, region=server.region, endpoint_url=url
     )
 
 
-@BOTH
+@EVERY
 def test_one_client_serves_several_loops_in_turn(
     dynamodb: Server, transport: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -47,7 +45,7 @@ def test_one_client_serves_several_loops_in_turn(
     gc.collect()
 
 
-@BOTH
+@EVERY
 def test_one_client_serves_several_loops_at_once(
     dynamodb: Server, transport: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -66,7 +64,7 @@ def test_one_client_serves_several_loops_at_once(
     assert found == [True] * 40
 
 
-@BOTH
+@EVERY
 async def test_a_client_that_is_forgotten_closes_its_connections(
     dynamodb: Server, transport: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -78,14 +76,27 @@ async def test_a_client_that_is_forgotten_closes_its_connections(
     gc.collect()
 
 
+def _run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """In a process of its own, where warnings are errors."""
+    root = Path(__file__).parents[2]
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", script, *arguments],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(root), str(root / "src")))},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
 _FORKING = """
 import os, sys
-from zae_limiter.backends.dynamodb.wire.connect import open_client
+from tests.wire.transports import client_over
 from zae_limiter.runtime.blocking import BlockingIo, run
 
 url, transport = sys.argv[1:]
-client = open_client(
-    BlockingIo(), blocking=True, region="us-east-1", endpoint_url=url, transport=transport
+client = client_over(
+    transport, BlockingIo(), blocking=True, region="us-east-1", endpoint_url=url
 )
 ask = lambda: "TableNames" in run(client.call("ListTables", {}))
 assert ask()
@@ -102,24 +113,60 @@ print("both went on")
 """
 
 
-@BOTH
+@EVERY
 def test_parent_and_child_of_a_fork_do_not_share_connections(
     dynamodb: Server, transport: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     act_as_caller_of(dynamodb, monkeypatch)
-    source = Path(__file__).parents[2] / "src"
     with ChaosProxy(dynamodb.url) as proxy:
-        done = subprocess.run(
-            [sys.executable, "-W", "error", "-c", _FORKING, proxy.url, transport],
-            env={**os.environ, "PYTHONPATH": str(source)},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        done = _run(_FORKING, proxy.url, transport)
     assert (done.stdout, done.stderr) == ("both went on\n", "")
     assert proxy.connections == 2
     assert len(proxy.requests) == 102
+
+
+_GREENLETS = """
+from gevent import monkey
+monkey.patch_all()
+import sys, gevent
+from tests.servers.authority import loopback_tls
+from tests.servers.chaos import ChaosProxy, Delay
+from tests.wire.transports import client_over
+from pathlib import Path
+from zae_limiter.backends.dynamodb.wire.edge import Limits
+from zae_limiter.runtime.blocking import BlockingIo, run
+
+upstream, transport, folder = sys.argv[1:]
+tls = loopback_tls(Path(folder))[0] if folder else None
+# Proxy and clients share one thread: whoever blocks it waits for himself.
+with ChaosProxy(upstream, [Delay(0.02)] * 60, tls) as proxy:
+    client = client_over(
+        transport, BlockingIo(), blocking=True, region="us-east-1", endpoint_url=proxy.url,
+        limits=Limits(connect_timeout_s=20, read_timeout_s=20, connections=3),
+    )
+    ask = lambda: "TableNames" in run(client.call("ListTables", {}))
+    greenlets = [gevent.spawn(ask) for _ in range(30)]
+    gevent.joinall(greenlets)
+    assert [each.value for each in greenlets] == [True] * 30
+    assert ask()
+    run(client.close())
+    print(proxy.connections)
+"""
+
+
+@OURS
+@pytest.mark.parametrize("secured", [False, True])
+def test_greenlets_share_a_pool_and_do_not_stop_each_other(
+    dynamodb: Server,
+    transport: str,
+    secured: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    act_as_caller_of(dynamodb, monkeypatch)
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(tmp_path / "trusted.pem") if secured else "")
+    done = _run(_GREENLETS, dynamodb.url, transport, str(tmp_path) if secured else "")
+    assert (done.stdout, done.stderr) == ("3\n", "")
 
 
 class _Doors:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 
 from tests.servers.processes import Server
-from zae_limiter.backends.dynamodb.wire.aiohttp_edge import AiohttpEdge
+from zae_limiter.backends.dynamodb.wire.connect import direct_edge, proxied_edge
 from zae_limiter.backends.dynamodb.wire.credentials import Access
 from zae_limiter.backends.dynamodb.wire.edge import Edge
 from zae_limiter.backends.dynamodb.wire.endpoint import parse_endpoint
@@ -16,13 +18,20 @@ from zae_limiter.backends.dynamodb.wire.protocol import read, request_headers
 from zae_limiter.backends.dynamodb.wire.server_clock import ServerClock
 from zae_limiter.backends.dynamodb.wire.signer import Credentials, sign
 from zae_limiter.backends.dynamodb.wire.transport import SignedTransport
-from zae_limiter.backends.dynamodb.wire.urllib3_edge import Urllib3Edge
 from zae_limiter.core.exceptions import StorageUnavailable
 
 from .conftest import Connect, act_as_caller_of
 from .drivers import Driver
 
 _BODY = b'{"Limit":10}'
+MakeEdge = Callable[..., Edge]
+
+
+@pytest.fixture(params=[direct_edge, proxied_edge])
+def make_edge(request: pytest.FixtureRequest) -> MakeEdge:
+    """Every edge of ours changes nothing of what was signed."""
+    chosen: MakeEdge = request.param
+    return chosen
 
 
 def _signed(server: Server, secret_key: str | None = None) -> dict[str, str]:
@@ -35,11 +44,14 @@ def _signed(server: Server, secret_key: str | None = None) -> dict[str, str]:
 
 
 def _judged(
-    driver: Driver, server: Server, headers: dict[str, str], body: bytes = _BODY
+    driver: Driver,
+    make_edge: MakeEdge,
+    server: Server,
+    headers: dict[str, str],
+    body: bytes = _BODY,
 ) -> Refusal | None:
     """What the judge objects to, if anything."""
-    endpoint = parse_endpoint(server.url)
-    edge: Edge = Urllib3Edge(endpoint) if driver.blocking else AiohttpEdge(endpoint)
+    edge = make_edge(parse_endpoint(server.url), blocking=driver.blocking)
 
     async def ask() -> Refusal | None:
         found = read("ListTables", await edge.send(headers, body))
@@ -50,12 +62,16 @@ def _judged(
     return judgement
 
 
-def test_the_judge_accepts_what_we_sign(extenddb: Server, driver: Driver) -> None:
-    assert _judged(driver, extenddb, _signed(extenddb)) is None
+def test_the_judge_accepts_what_we_sign(
+    extenddb: Server, driver: Driver, make_edge: MakeEdge
+) -> None:
+    assert _judged(driver, make_edge, extenddb, _signed(extenddb)) is None
 
 
 @pytest.mark.parametrize("header", ["x-amz-date", "x-amz-target", "content-type", "authorization"])
-def test_the_judge_refuses_a_changed_header(extenddb: Server, driver: Driver, header: str) -> None:
+def test_the_judge_refuses_a_changed_header(
+    extenddb: Server, driver: Driver, make_edge: MakeEdge, header: str
+) -> None:
     changes = {
         "x-amz-date": time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(time.time() + 1)),
         "x-amz-target": "DynamoDB_20120810.DescribeLimits",
@@ -64,19 +80,23 @@ def test_the_judge_refuses_a_changed_header(extenddb: Server, driver: Driver, he
     headers = _signed(extenddb)
     digit = "1" if headers["authorization"].endswith("0") else "0"
     headers[header] = changes.get(header, headers[header][:-1] + digit)
-    refusal = _judged(driver, extenddb, headers)
+    refusal = _judged(driver, make_edge, extenddb, headers)
     assert refusal is not None
     assert refusal.code == "InvalidSignatureException"
 
 
-def test_the_judge_refuses_a_changed_body(extenddb: Server, driver: Driver) -> None:
-    refusal = _judged(driver, extenddb, _signed(extenddb), _BODY.replace(b"10", b"11"))
+def test_the_judge_refuses_a_changed_body(
+    extenddb: Server, driver: Driver, make_edge: MakeEdge
+) -> None:
+    refusal = _judged(driver, make_edge, extenddb, _signed(extenddb), _BODY.replace(b"10", b"11"))
     assert refusal is not None
     assert refusal.code == "InvalidSignatureException"
 
 
-def test_the_judge_refuses_another_secret(extenddb: Server, driver: Driver) -> None:
-    refusal = _judged(driver, extenddb, _signed(extenddb, "another"))
+def test_the_judge_refuses_another_secret(
+    extenddb: Server, driver: Driver, make_edge: MakeEdge
+) -> None:
+    refusal = _judged(driver, make_edge, extenddb, _signed(extenddb, "another"))
     assert refusal is not None
     assert refusal.code == "InvalidSignatureException"
 
@@ -104,14 +124,18 @@ def test_an_unknown_access_key_is_reported_with_advice(
 
 @pytest.mark.parametrize("wrong_by_s", [-3600, 3600])
 def test_a_wrong_clock_is_corrected_by_the_first_refusal(
-    extenddb: Server, driver: Driver, monkeypatch: pytest.MonkeyPatch, wrong_by_s: int
+    extenddb: Server,
+    driver: Driver,
+    make_edge: MakeEdge,
+    monkeypatch: pytest.MonkeyPatch,
+    wrong_by_s: int,
 ) -> None:
     act_as_caller_of(extenddb, monkeypatch)
     clock = ServerClock()
     transport = SignedTransport(
         driver.io,
         Access(extenddb.region, extenddb.url),
-        Urllib3Edge if driver.blocking else AiohttpEdge,
+        partial(make_edge, blocking=driver.blocking),
         clock,
         now_s=lambda: time.time() + wrong_by_s,
     )

@@ -11,11 +11,10 @@ from zae_limiter.core.exceptions import StorageUnavailable
 
 from .conftest import Connect
 from .drivers import Driver
+from .transports import EVERY
 
-BOTH = pytest.mark.parametrize("transport", ["wire", "botocore"])
 
-
-@BOTH
+@EVERY
 def test_a_trusted_authority_is_believed(
     dynamodb: Server,
     driver: Driver,
@@ -35,7 +34,7 @@ def test_a_trusted_authority_is_believed(
         driver.run(client.close())
 
 
-@BOTH
+@EVERY
 def test_an_unknown_authority_is_not_believed(
     dynamodb: Server, driver: Driver, connect: Connect, transport: str, tmp_path: Path
 ) -> None:
@@ -49,7 +48,7 @@ def test_an_unknown_authority_is_not_believed(
     assert proxy.requests == []
 
 
-@BOTH
+@EVERY
 def test_a_server_without_tls_was_not_sent_to(
     dynamodb: Server, driver: Driver, connect: Connect, transport: str
 ) -> None:

@@ -58,10 +58,6 @@ class Io(Protocol):
         returned, so that its outcome is always known.
         """
 
-    async def hold(self, flow: Coroutine[Any, Any, T]) -> T:
-        """Await something that must not be abandoned once it has begun, such as a call over a
-        network: a cancellation is held back until it has ended."""
-
     async def gather(self, flows: Sequence[Coroutine[Any, Any, T]]) -> list[T | BaseException]:
         """Run all, return every outcome in order, cancel nobody."""
 

@@ -128,9 +128,6 @@ class AsyncioIo:
         loop = asyncio.get_running_loop()
         return await hold(loop.run_in_executor(self._current_worker(), call))
 
-    async def hold(self, flow: Coroutine[Any, Any, T]) -> T:
-        return await hold(asyncio.ensure_future(flow))
-
     async def gather(self, flows: Sequence[Coroutine[Any, Any, T]]) -> list[T | BaseException]:
         if not self._parallel_helps or len(flows) < 2:
             return [await _outcome(flow) for flow in flows]

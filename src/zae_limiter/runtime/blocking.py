@@ -83,9 +83,6 @@ class BlockingIo:
     async def offload(self, call: Callable[[], T]) -> T:
         return call()
 
-    async def hold(self, flow: Coroutine[Any, Any, T]) -> T:
-        return await flow
-
     async def gather(self, flows: Sequence[Coroutine[Any, Any, T]]) -> list[T | BaseException]:
         return self._gather([_outcome_of(flow) for flow in flows])
 

@@ -81,9 +81,6 @@ class SimulatedIo:
         await self.wait_ms(0)
         return answer
 
-    async def hold(self, flow: Coroutine[Any, Any, T]) -> T:
-        return await flow
-
     async def gather(self, flows: Sequence[Coroutine[Any, Any, T]]) -> list[T | BaseException]:
         if not self.process.is_alive:
             for flow in flows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -11,6 +12,7 @@ from aiobotocore.config import AioConfig
 from aiobotocore.session import AioSession
 from botocore import exceptions, xform_name
 
+from ....runtime.asyncio_driver import hold
 from .botocore_transport import content_of, new_client, raise_translated, settings
 from .edge import Limits
 from .errors import Row, lost, unsent
@@ -35,6 +37,9 @@ class AiobotocoreTransport:
         )
 
     async def exchange(self, operation: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        return await hold(asyncio.ensure_future(self._exchange(operation, parameters)))
+
+    async def _exchange(self, operation: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
         try:
             client = await self._clients.get()
             sent_s = time.time()

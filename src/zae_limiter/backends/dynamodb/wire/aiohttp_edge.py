@@ -1,13 +1,15 @@
-"""The edge of the asyncio driver."""
+"""The edge of the asyncio driver where there is a proxy: aiohttp knows how to go through."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from functools import partial
 
 import aiohttp
 from yarl import URL
 
+from ....runtime.asyncio_driver import hold
 from .edge import Limits
 from .endpoint import Endpoint
 from .errors import Row, hopeless, lost, raise_ours, unsent
@@ -38,6 +40,9 @@ class AiohttpEdge:
         self._sessions = PerLoop(partial(_new_session, endpoint, limits or Limits()))
 
     async def send(self, headers: Mapping[str, str], body: bytes) -> Answer:
+        return await hold(asyncio.ensure_future(self._send(headers, body)))
+
+    async def _send(self, headers: Mapping[str, str], body: bytes) -> Answer:
         session = await self._sessions.get()
         try:
             async with session.post(

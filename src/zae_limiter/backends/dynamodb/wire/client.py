@@ -55,7 +55,7 @@ class Client:
     async def _once(self, operation: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
         self.meter.count_request(operation)
         try:
-            content = await self.io.hold(self._transport.exchange(operation, parameters))
+            content = await self._transport.exchange(operation, parameters)
         except (ConditionFailed, TransactionCanceled):
             self.meter.count_refused(operation)
             raise

@@ -1,4 +1,10 @@
-"""Choosing the parts of a client."""
+"""Choosing the parts of a client.
+
+Requests that go straight to DynamoDB, as nearly all do, are carried by edges of our own: one
+POST at a time over a kept connection needs little of HTTP, and a general client spends several
+times the CPU on the rest. Through a proxy it needs more (tunnels, credentials for the proxy,
+TLS to the proxy), which aiohttp and urllib3 do well.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +15,8 @@ from ....core.exceptions import ValidationError
 from ....ports.io import Io
 from .client import Client
 from .credentials import Access
-from .edge import Limits
+from .edge import Edge, Limits
+from .endpoint import Endpoint
 from .server_clock import ServerClock
 from .transport import SignedTransport, Transport
 
@@ -44,13 +51,35 @@ def signed(
     io: Io, clock: ServerClock, access: Access, *, blocking: bool, limits: Limits | None = None
 ) -> SignedTransport:
     """Our own transport."""
+    make = partial(_edge, blocking=blocking, limits=limits)
+    return SignedTransport(io, access, make, clock)
+
+
+def _edge(endpoint: Endpoint, *, blocking: bool, limits: Limits | None) -> Edge:
+    make = direct_edge if endpoint.proxy is None else proxied_edge
+    return make(endpoint, blocking=blocking, limits=limits)
+
+
+def direct_edge(endpoint: Endpoint, *, blocking: bool, limits: Limits | None = None) -> Edge:
+    """An edge of our own, which knows no proxies."""
+    if blocking:
+        from .socket_edge import SocketEdge
+
+        return SocketEdge(endpoint, limits)
+    from .stream_edge import StreamEdge
+
+    return StreamEdge(endpoint, limits)
+
+
+def proxied_edge(endpoint: Endpoint, *, blocking: bool, limits: Limits | None = None) -> Edge:
+    """An edge over a library, which knows proxies."""
     if blocking:
         from .urllib3_edge import Urllib3Edge
 
-        return SignedTransport(io, access, partial(Urllib3Edge, limits=limits), clock)
+        return Urllib3Edge(endpoint, limits)
     from .aiohttp_edge import AiohttpEdge
 
-    return SignedTransport(io, access, partial(AiohttpEdge, limits=limits), clock)
+    return AiohttpEdge(endpoint, limits)
 
 
 def _botocore(

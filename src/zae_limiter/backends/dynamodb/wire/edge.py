@@ -23,7 +23,8 @@ class Edge(Protocol):
     """An HTTP library, reduced to one verb.
 
     Connections are kept open and used again. Failures are raised as `StorageUnavailable`:
-    not ambiguous when the request surely was not sent, ambiguous otherwise.
+    not ambiguous when the request surely was not sent, ambiguous otherwise. A request that is
+    under way is not abandoned: a cancellation is held back until its outcome is known.
     """
 
     async def send(self, headers: Mapping[str, str], body: bytes) -> Answer:

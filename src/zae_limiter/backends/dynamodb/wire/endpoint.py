@@ -30,6 +30,12 @@ class Endpoint:
         """Scheme, host and port."""
         return f"{self.scheme}://{self.host}"
 
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port to connect to."""
+        parts = urlsplit(self.origin)
+        return parts.hostname or "", parts.port or _DEFAULT_PORTS[self.scheme]
+
 
 def parse_endpoint(url: str) -> Endpoint:
     """Understand an endpoint URL."""

@@ -16,7 +16,7 @@ _SHOWN_BODY_CHARS = 200
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One HTTP response. Header names are found in any case."""
+    """One HTTP response. Header names are found in lower case."""
 
     status: int
     headers: Mapping[str, str]

@@ -25,7 +25,8 @@ class Transport(Protocol):
     """How one request reaches DynamoDB and comes back."""
 
     async def exchange(self, operation: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """Send once. Raises as `errors` says."""
+        """Send once, and do not abandon what was sent: a cancellation is held back until the
+        outcome is known. Raises as `errors` says."""
 
     async def close(self) -> None:
         """Let go of connections. It may be used again afterwards."""

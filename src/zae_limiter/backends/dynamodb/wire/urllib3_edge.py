@@ -1,4 +1,7 @@
-"""The edge of the blocking driver. It blocks, and never suspends."""
+"""The edge of the blocking driver where there is a proxy: urllib3 knows how to go through.
+
+It blocks, and never suspends.
+"""
 
 from __future__ import annotations
 

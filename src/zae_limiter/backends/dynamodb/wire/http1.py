@@ -1,0 +1,187 @@
+"""HTTP/1.1 without a network: requests to bytes, and answers from bytes, however they come."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Mapping
+from typing import Literal, NamedTuple
+
+from .protocol import Answer
+
+_LONGEST_HEAD_BYTES = 64 * 1024
+_LONGEST_LINE_BYTES = 4 * 1024
+_LARGEST_BODY_BYTES = 256 * 1024 * 1024
+_START = re.compile(r"HTTP/1\.([01]) ([1-9][0-9][0-9])(?: .*)?")
+_SIZE = re.compile(rb"([0-9a-fA-F]{1,8})[ \t]*(?:;.*)?")
+_WITHOUT_BODY = frozenset({204, 304})
+
+Steps = Generator[None, None, Answer]
+
+
+class Malformed(Exception):
+    """This is not HTTP, or not a whole message."""
+
+
+class Head(NamedTuple):
+    """What an answer says of itself. Names of headers are in lower case."""
+
+    status: int
+    headers: dict[str, str]
+    keeps_open: bool
+
+
+def request_bytes(path: str, headers: Mapping[str, str], body: bytes) -> bytes:
+    """A POST, as it is sent. A header that breaks out of its line is `Malformed`."""
+    lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
+    head = f"POST {path} HTTP/1.1\r\n{''.join(lines)}content-length: {len(body)}\r\n\r\n"
+    breaks = len(lines) + 3
+    if head.count("\n") != breaks or head.count("\r") != breaks:
+        raise Malformed("a header of the request holds a line break: check the credentials")
+    return head.encode() + body
+
+
+class Incoming:
+    """An answer that is still coming: feed it what arrives until it is whole."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+        self._at = 0
+        self._ended = False
+        self._keeps_open = False
+        self._steps = self._read()
+
+    @property
+    def keeps_open(self) -> bool:
+        """Whether the connection may carry another request: the other end says so, and has
+        said no more than it was asked."""
+        return self._keeps_open and self._at == len(self._data)
+
+    def feed(self, data: bytes) -> Answer | None:
+        """Take what has arrived; the answer when it is whole. Raises `Malformed`."""
+        self._data += data
+        return self._advance()
+
+    def end(self) -> Answer:
+        """The other end has closed: the answer if that makes it whole, else `Malformed`."""
+        self._ended = True
+        answer = self._advance()
+        if answer is None:
+            said = "in the middle of" if self._data else "without"
+            raise Malformed(f"the connection was closed {said} an answer")
+        return answer
+
+    def _advance(self) -> Answer | None:
+        try:
+            next(self._steps)
+        except StopIteration as done:
+            answer: Answer = done.value
+            return answer
+        return None
+
+    def _read(self) -> Steps:
+        head = parse_head((yield from self._up_to(b"\r\n\r\n", _LONGEST_HEAD_BYTES)))
+        while head.status < 200:
+            left_bytes = _LONGEST_HEAD_BYTES - self._at
+            head = parse_head((yield from self._up_to(b"\r\n\r\n", left_bytes)))
+        match body_framing(head):
+            case "chunked":
+                body = yield from self._chunks()
+            case "until closed":
+                body = yield from self._rest()
+                head = head._replace(keeps_open=False)
+            case length:
+                body = yield from self._exactly(length)
+        self._keeps_open = head.keeps_open
+        return Answer(head.status, head.headers, body)
+
+    def _up_to(self, mark: bytes, longest_bytes: int) -> Generator[None, None, bytes]:
+        """What comes before the mark, which is skipped."""
+        while (end := self._data.find(mark, self._at, self._at + longest_bytes)) < 0:
+            if len(self._data) - self._at >= longest_bytes:
+                raise Malformed("the answer has an endless line or head")
+            yield
+        line = bytes(self._data[self._at : end])
+        self._at = end + len(mark)
+        return line
+
+    def _exactly(self, length: int) -> Generator[None, None, bytes]:
+        end = self._at + length
+        while len(self._data) < end:
+            yield
+        part = bytes(self._data[self._at : end])
+        self._at = end
+        return part
+
+    def _rest(self) -> Generator[None, None, bytes]:
+        while not self._ended:
+            _check_length(len(self._data) - self._at)
+            yield
+        return (yield from self._exactly(len(self._data) - self._at))
+
+    def _chunks(self) -> Generator[None, None, bytes]:
+        body = bytearray()
+        while size := _chunk_size((yield from self._up_to(b"\r\n", _LONGEST_LINE_BYTES))):
+            _check_length(len(body) + size)
+            body += yield from self._exactly(size)
+            if (yield from self._exactly(2)) != b"\r\n":
+                raise Malformed("a chunk does not end where it says")
+        trailers = self._at + _LONGEST_HEAD_BYTES
+        while (yield from self._up_to(b"\r\n", trailers - self._at)):
+            pass
+        return bytes(body)
+
+
+def parse_head(data: bytes) -> Head:
+    """Understand the head of an answer, the empty line at its end aside."""
+    text = data.decode("latin-1")
+    start, *lines = text.split("\r\n")
+    if text.count("\r") != len(lines) or text.count("\n") != len(lines):
+        raise Malformed("a line of the answer's head is broken")
+    found = _START.fullmatch(start)
+    if found is None:
+        raise Malformed(f"the answer begins with {start[:50]!r}")
+    headers: dict[str, str] = {}
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not colon or not name or " " in name or "\t" in name:
+            raise Malformed(f"the answer has a header {line[:50]!r}")
+        name, value = name.lower(), value.strip(" \t")
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    return Head(int(found[2]), headers, _keeps_open(found[1], headers))
+
+
+def body_framing(head: Head) -> int | Literal["chunked", "until closed"]:
+    """How to know where the body ends: its length, or how else."""
+    coding = head.headers.get("transfer-encoding")
+    length = head.headers.get("content-length")
+    if head.status in _WITHOUT_BODY:
+        return 0
+    if coding is not None:
+        if coding.lower() != "chunked" or length is not None:
+            raise Malformed(f"the answer is coded as {coding[:50]!r} of length {length}")
+        return "chunked"
+    if length is None:
+        return "until closed"
+    if not length.isdecimal() or len(length) > 12:
+        raise Malformed(f"the answer has the length {length[:50]!r}")
+    return _check_length(int(length))
+
+
+def _keeps_open(minor_version: str, headers: Mapping[str, str]) -> bool:
+    connection = headers.get("connection", "").lower()
+    if minor_version == "0":
+        return connection == "keep-alive"
+    return "close" not in connection
+
+
+def _chunk_size(line: bytes) -> int:
+    found = _SIZE.fullmatch(line)
+    if found is None:
+        raise Malformed(f"a chunk has the size {line[:50]!r}")
+    return int(found[1], 16)
+
+
+def _check_length(length: int) -> int:
+    if length > _LARGEST_BODY_BYTES:
+        raise Malformed(f"the answer has {length} bytes or more")
+    return length

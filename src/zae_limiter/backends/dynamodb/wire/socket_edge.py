@@ -1,0 +1,177 @@
+"""The edge of the blocking driver. It blocks, and never suspends.
+
+A kept connection is looked at before it is used: one that the other end has closed is left
+for another, and nobody hears of it. `sockets` says what a failure means.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Mapping
+
+from .edge import Limits
+from .endpoint import Endpoint
+from .errors import raise_ours, unsent
+from .http1 import Incoming, request_bytes
+from .protocol import Answer
+from .sockets import AFTER_SENDING, BEFORE_SENDING, is_fresh, is_quiet, tune
+
+_READ_BYTES = 64 * 1024
+
+
+class SocketEdge:
+    """Sends over plain or TLS sockets. Threads share one pool; a forked child makes its own."""
+
+    def __init__(self, endpoint: Endpoint, limits: Limits | None = None) -> None:
+        self._endpoint = endpoint
+        self._limits = limits or Limits()
+        self._pool = _Pool(endpoint, self._limits)
+        self._pid = os.getpid()
+
+    async def send(self, headers: Mapping[str, str], body: bytes) -> Answer:
+        pool = self._current_pool()
+        try:
+            request = request_bytes(self._endpoint.path, headers, body)
+            connection = pool.borrow()
+        except Exception as error:
+            raise_ours(error, BEFORE_SENDING, self._endpoint.host)
+        try:
+            return connection.exchange(request)
+        except Exception as error:
+            raise_ours(error, AFTER_SENDING, self._endpoint.host)
+        finally:
+            pool.give_back(connection)
+
+    async def close(self) -> None:
+        pool, self._pool = self._current_pool(), _Pool(self._endpoint, self._limits)
+        pool.close()
+
+    def _current_pool(self) -> _Pool:
+        """Connections that a child has inherited are its parent's. Threads of the child that
+        race here may make one pool too many, which goes when its call is done."""
+        if self._pid != os.getpid():
+            self._pool = _Pool(self._endpoint, self._limits)
+            self._pid = os.getpid()
+        return self._pool
+
+
+class _Pool:
+    """Connections that wait to be used again, the last used on top, and room for more."""
+
+    def __init__(self, endpoint: Endpoint, limits: Limits) -> None:
+        self._endpoint = endpoint
+        self._limits = limits
+        self._room = limits.connections
+        self._changed = threading.Condition(threading.Lock())
+        self._idle: deque[_Connection] = deque()
+        self._is_closed = False
+        # A pool that is forgotten without being closed leaves no socket open.
+        weakref.finalize(self, _close_all, self._idle)
+
+    def borrow(self) -> _Connection:
+        """A connection that was kept and is sound, else a new one."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._room, self._limits.connect_timeout_s):
+                raise unsent(f"all {self._limits.connections} connections are in use")
+            self._room -= 1
+        try:
+            return self._kept() or _connect(self._endpoint, self._limits)
+        except BaseException:
+            self.give_back(None)
+            raise
+
+    def _kept(self) -> _Connection | None:
+        while True:
+            with self._changed:
+                if not self._idle:
+                    return None
+                connection = self._idle.pop()
+            if connection.is_sound():
+                return connection
+            connection.close()
+
+    def give_back(self, connection: _Connection | None) -> None:
+        """Keep it for others, if it is still open; let go of one that nobody used for long."""
+        unused = None
+        with self._changed:
+            self._room += 1
+            if connection is not None and connection.is_open:
+                connection.idle_since_s = time.time()
+                self._idle.append(connection)
+            if self._idle and not is_fresh(self._idle[0].idle_since_s):
+                unused = self._idle.popleft()
+            self._changed.notify()
+        if unused is not None:
+            unused.close()
+        if self._is_closed:
+            _close_all(self._idle)
+
+    def close(self) -> None:
+        """Keep nothing any more."""
+        self._is_closed = True
+        _close_all(self._idle)
+
+
+class _Connection:
+    """A socket for one request at a time."""
+
+    __slots__ = ("_socket", "idle_since_s")
+
+    def __init__(self, connected: socket.socket) -> None:
+        self._socket = connected
+        self.idle_since_s = 0.0
+
+    @property
+    def is_open(self) -> bool:
+        """False once it was closed at this end."""
+        return self._socket.fileno() >= 0
+
+    def is_sound(self) -> bool:
+        """Whether it may be used again."""
+        return is_fresh(self.idle_since_s) and is_quiet(self._socket.fileno())
+
+    def exchange(self, request: bytes) -> Answer:
+        """Send, and read the answer. Stays open only if nothing is left in it."""
+        incoming = Incoming()
+        try:
+            self._socket.sendall(request)
+            answer = None
+            while answer is None:
+                data = self._socket.recv(_READ_BYTES)
+                answer = incoming.feed(data) if data else incoming.end()
+        except BaseException:
+            self.close()
+            raise
+        if not incoming.keeps_open:
+            self.close()
+        return answer
+
+    def close(self) -> None:
+        """Closing twice does nothing."""
+        self._socket.close()
+
+
+def _close_all(connections: deque[_Connection]) -> None:
+    while connections:
+        connections.pop().close()
+
+
+def _connect(endpoint: Endpoint, limits: Limits) -> _Connection:
+    """Each address of the host, and then TLS, has the time that connecting may take."""
+    connected = socket.create_connection(endpoint.address, limits.connect_timeout_s)
+    try:
+        tune(connected)
+        if endpoint.tls is not None:
+            connected = endpoint.tls.wrap_socket(
+                connected, server_hostname=endpoint.address[0], suppress_ragged_eofs=False
+            )
+        connected.settimeout(limits.read_timeout_s)
+    except BaseException:
+        connected.close()
+        raise
+    return _Connection(connected)

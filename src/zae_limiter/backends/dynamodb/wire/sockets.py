@@ -1,0 +1,60 @@
+"""TCP connections that are kept open between requests."""
+
+from __future__ import annotations
+
+import select
+import socket
+import ssl
+import time
+from typing import Protocol
+
+from .errors import Row, hopeless, lost, unsent
+from .http1 import Malformed
+
+# Gateways forget idle connections after some minutes, without a word to either end. Probes
+# keep their memory fresh; after more time than that, nobody can be sure that they were sent.
+_PROBE_AFTER_IDLE_S = 60
+_KEPT_IDLE_S = 240.0
+
+BEFORE_SENDING: tuple[Row, ...] = (
+    (ssl.SSLCertVerificationError, hopeless),
+    (OSError, unsent),
+    (UnicodeError, hopeless),
+    (Malformed, hopeless),
+)
+"""While nothing of a request is sent, nothing can have happened."""
+
+AFTER_SENDING: tuple[Row, ...] = ((OSError, lost), (Malformed, lost))
+"""A connection that breaks may break after the service has acted: also one that was kept
+from before, and also without a byte of an answer."""
+
+
+class Tunable(Protocol):
+    """A socket, or what an event loop gives in its place."""
+
+    def setsockopt(self, level: int, optname: int, value: int, /) -> None:
+        """As a socket does."""
+
+
+def tune(connection: Tunable) -> None:
+    """Send at once, and probe while idle."""
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if hasattr(socket, "TCP_KEEPIDLE"):
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _PROBE_AFTER_IDLE_S)
+
+
+def is_fresh(idle_since_s: float) -> bool:
+    """Whether a connection that was last used then may be used again. By the wall clock,
+    which also counts the time that a machine was asleep."""
+    return 0 <= time.time() - idle_since_s < _KEPT_IDLE_S
+
+
+def is_quiet(file_number: int) -> bool:
+    """Whether there is nothing to read. An idle connection has something to read only when
+    the other end has closed it, or says what nobody asked."""
+    if not hasattr(select, "poll"):
+        return not select.select([file_number], [], [], 0)[0]
+    poller = select.poll()
+    poller.register(file_number, select.POLLIN)
+    return not poller.poll(0)

@@ -1,0 +1,245 @@
+"""The edge of the asyncio driver.
+
+A kept connection is looked at before it is used: one that the other end has closed is left
+for another, and nobody hears of it, not even when the event loop has had no time yet to
+notice. `sockets` says what a failure means.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Mapping
+from functools import partial
+from types import TracebackType
+from typing import Any
+
+from ....runtime.asyncio_driver import hold
+from .edge import Limits
+from .endpoint import Endpoint
+from .errors import raise_ours, unsent
+from .http1 import Incoming, Malformed, request_bytes
+from .per_loop import PerLoop
+from .protocol import Answer
+from .sockets import AFTER_SENDING, BEFORE_SENDING, is_fresh, is_quiet, tune
+
+_NEXT_ADDRESS_AFTER_S = 0.25
+
+
+class StreamEdge:
+    """Sends over plain or TLS connections, with one pool for each event loop."""
+
+    def __init__(self, endpoint: Endpoint, limits: Limits | None = None) -> None:
+        self._endpoint = endpoint
+        self._pools = PerLoop(partial(_Pool, endpoint, limits or Limits()))
+
+    async def send(self, headers: Mapping[str, str], body: bytes) -> Answer:
+        pool = await self._pools.get()
+        try:
+            request = request_bytes(self._endpoint.path, headers, body)
+            connection = await pool.borrow()
+        except Exception as error:
+            raise_ours(error, BEFORE_SENDING, self._endpoint.host)
+        try:
+            return await connection.exchange(request)
+        except Exception as error:
+            raise_ours(error, AFTER_SENDING, self._endpoint.host)
+        finally:
+            pool.give_back(connection)
+
+    async def close(self) -> None:
+        await self._pools.close()
+
+
+class _Pool:
+    """Connections that wait to be used again, the last used on top, and room for more."""
+
+    def __init__(self, endpoint: Endpoint, limits: Limits) -> None:
+        self._endpoint = endpoint
+        self._limits = limits
+        self._room = asyncio.Semaphore(limits.connections)
+        self._idle: deque[_Connection] = deque()
+        self._is_closed = False
+
+    async def __aenter__(self) -> _Pool:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Keep nothing any more. Who is in the middle of a request may finish it."""
+        self._is_closed = True
+        while self._idle:
+            connection = self._idle.pop()
+            connection.abort()
+            await connection.ended
+
+    async def borrow(self) -> _Connection:
+        """A connection that was kept and is sound, else a new one."""
+        await self._enter()
+        try:
+            while self._idle:
+                connection = self._idle.pop()
+                if connection.is_sound():
+                    return connection
+                connection.abort()
+            return await _connect(self._endpoint, self._limits)
+        except BaseException:
+            self._room.release()
+            raise
+
+    async def _enter(self) -> None:
+        if not self._room.locked():
+            await self._room.acquire()
+            return
+        try:
+            async with asyncio.timeout(self._limits.connect_timeout_s):
+                await self._room.acquire()
+        except TimeoutError as error:
+            message = f"all {self._limits.connections} connections are in use"
+            raise unsent(message, error) from error
+
+    def give_back(self, connection: _Connection) -> None:
+        """Keep it for others, if it is still open; let go of one that nobody used for long."""
+        self._room.release()
+        if self._is_closed:
+            connection.abort()
+        elif connection.is_open:
+            connection.idle_since_s = time.time()
+            self._idle.append(connection)
+        if self._idle and not is_fresh(self._idle[0].idle_since_s):
+            self._idle.popleft().abort()
+
+
+class _Connection(asyncio.Protocol):
+    """A transport for one request at a time. `ended` is done when nothing is left of it."""
+
+    def __init__(self, patience_s: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._patience_s = patience_s
+        self._incoming = Incoming()
+        self._answer: asyncio.Future[Answer] | None = None
+        self._watch: asyncio.TimerHandle | None = None
+        self._alive_s = 0.0
+        self.is_open = False
+        self.idle_since_s = 0.0
+        self.ended = self._loop.create_future()
+
+    def is_sound(self) -> bool:
+        """Whether it may be used again."""
+        return self.is_open and is_fresh(self.idle_since_s) and is_quiet(self._socket.fileno())
+
+    async def exchange(self, request: bytes) -> Answer:
+        """Send, and wait for the answer. Stays open only if nothing is left in it."""
+        self._incoming = Incoming()
+        self._answer = self._loop.create_future()
+        self._alive_s = self._loop.time()
+        if self._watch is None:
+            self._watch = self._loop.call_later(self._patience_s, self._look)
+        self._transport.write(request)
+        try:
+            answer = await self._outcome(self._answer)
+        except BaseException:
+            self.abort()
+            raise
+        finally:
+            self._answer = None
+        if not self._incoming.keeps_open:
+            self.abort()
+        return answer
+
+    async def _outcome(self, answer: asyncio.Future[Answer]) -> Answer:
+        """The answer, or how it failed: what was sent is not abandoned. A cancellation that
+        arrives meanwhile is asked for again afterwards."""
+        try:
+            return await answer
+        except asyncio.CancelledError as cancellation:
+            if answer.cancelled():
+                self._answer = answer = self._loop.create_future()
+            task = asyncio.current_task()
+            assert task is not None
+            task.uncancel()
+            try:
+                return await hold(answer)
+            finally:
+                task.cancel(*cancellation.args)
+
+    def _look(self) -> None:
+        """Whether there was a sign of life lately. One timer serves many requests: it is not
+        set anew for each, but goes on for as long as the present one has left."""
+        self._watch = None
+        if self._answer is None:
+            return
+        left_s = self._alive_s + self._patience_s - self._loop.time()
+        if left_s > 0:
+            self._watch = self._loop.call_later(left_s, self._look)
+        else:
+            self._fail(TimeoutError(f"no answer within {self._patience_s} s"))
+
+    def _fail(self, error: Exception) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(error)
+
+    def abort(self) -> None:
+        """Close at once. Closing twice does nothing."""
+        self.is_open = False
+        self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._socket = transport.get_extra_info("socket")
+        tune(self._socket)
+        self.is_open = True
+
+    def data_received(self, data: bytes) -> None:
+        if self._answer is None or self._answer.done():
+            self.abort()
+            return
+        self._alive_s = self._loop.time()
+        try:
+            answer = self._incoming.feed(data)
+        except Malformed as error:
+            self._fail(error)
+        else:
+            if answer is not None:
+                self._answer.set_result(answer)
+
+    def eof_received(self) -> None:
+        self.is_open = False
+        if self._answer is None or self._answer.done():
+            return
+        try:
+            self._answer.set_result(self._incoming.end())
+        except Malformed as error:
+            self._fail(error)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.is_open = False
+        if self._watch is not None:
+            self._watch.cancel()
+        known = error if isinstance(error, OSError) else None
+        self._fail(known or ConnectionResetError("the connection was closed"))
+        self.ended.set_result(None)
+
+
+async def _connect(endpoint: Endpoint, limits: Limits) -> _Connection:
+    loop = asyncio.get_running_loop()
+    host, port = endpoint.address
+    # Not every event loop can try the next address before the first has failed.
+    options: dict[str, Any] = (
+        {"happy_eyeballs_delay": _NEXT_ADDRESS_AFTER_S}
+        if isinstance(loop, asyncio.BaseEventLoop)
+        else {}
+    )
+    if endpoint.tls is not None:
+        options |= {"ssl": endpoint.tls, "server_hostname": host}
+    async with asyncio.timeout(limits.connect_timeout_s):
+        _, connection = await loop.create_connection(
+            partial(_Connection, limits.read_timeout_s), host, port, **options
+        )
+    return connection

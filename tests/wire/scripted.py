@@ -1,0 +1,76 @@
+"""A server that says exactly what a test wants, byte by byte."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+
+from tests.servers.chaos import read_request
+
+_TIMEOUT_S = 30.0
+
+
+@dataclass(slots=True)
+class Said:
+    """An answer in pieces, and the time before each of them."""
+
+    pieces: Sequence[bytes]
+    before_each_s: float = 0.0
+
+
+@dataclass(slots=True)
+class Scripted:
+    """Where it listens, and how many requests each of its connections has brought."""
+
+    url: str
+    heard: list[int] = field(default_factory=list)
+    _closed: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+
+    def wait_until_closed(self) -> None:
+        """Until it has closed another of its connections."""
+        assert self._closed.acquire(timeout=_TIMEOUT_S)
+
+
+@contextmanager
+def scripted(*connections: Sequence[bytes | Said]) -> Iterator[Scripted]:
+    """Serve so many connections, one after the other. Each answers its requests with what is
+    written for it, and then closes."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(_TIMEOUT_S)
+        made = Scripted(f"http://127.0.0.1:{listener.getsockname()[1]}")
+        thread = threading.Thread(target=_serve_all, args=(listener, connections, made))
+        thread.start()
+        try:
+            yield made
+        finally:
+            # Closing alone does not wake a thread that waits in accept.
+            with suppress(OSError):
+                listener.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+def _serve_all(
+    listener: socket.socket, connections: Sequence[Sequence[bytes | Said]], made: Scripted
+) -> None:
+    for answers in connections:
+        with suppress(OSError), listener.accept()[0] as connection:
+            connection.settimeout(_TIMEOUT_S)
+            made.heard.append(0)
+            _serve(connection, answers, made)
+        made._closed.release()
+
+
+def _serve(connection: socket.socket, answers: Sequence[bytes | Said], made: Scripted) -> None:
+    with connection.makefile("rb") as stream:
+        for answer in answers:
+            if read_request(stream) is None:
+                return
+            made.heard[-1] += 1
+            said = answer if isinstance(answer, Said) else Said([answer])
+            for piece in said.pieces:
+                time.sleep(said.before_each_s)
+                connection.sendall(piece)
