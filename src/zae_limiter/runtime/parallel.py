@@ -78,7 +78,12 @@ def greenlets(calls: Sequence[Callable[[], Any]]) -> list[Any]:
     import gevent
 
     spawned = [gevent.spawn(call) for call in calls]
-    gevent.joinall(spawned)
+    try:
+        gevent.joinall(spawned)
+    except BaseException:
+        # A timeout is no reason to leave one behind either.
+        gevent.joinall(spawned)
+        raise
     return [greenlet.value for greenlet in spawned]
 
 

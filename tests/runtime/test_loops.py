@@ -1,0 +1,86 @@
+"""One repository, several event loops and threads."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from zae_limiter import Limit, RateLimiter, Repository
+
+LIMITS = [Limit.per_day("rpm", 1_000)]
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return "memory://" if request.param == "memory" else f"sqlite:///{tmp_path / 'limits.db'}"
+
+
+async def use(repository: Repository, times: int) -> int:
+    limiter = RateLimiter(repository, default_limits=LIMITS)
+    for _ in range(times):
+        async with limiter.acquire("key", "gpt-4", {"rpm": 1}):
+            await asyncio.sleep(0)
+    return (await limiter.available("key", "gpt-4"))["rpm"]
+
+
+def test_one_event_loop_after_the_other(url: str) -> None:
+    repository = asyncio.run(Repository.open(url=url))
+    assert asyncio.run(use(repository, 10)) == 990
+    assert asyncio.run(use(repository, 10)) == 980
+    asyncio.run(repository.close())
+
+
+def test_several_event_loops_at_once(url: str) -> None:
+    repository = asyncio.run(Repository.open(url=url))
+    threads = [threading.Thread(target=lambda: asyncio.run(use(repository, 25))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=30)
+        assert not thread.is_alive()
+    assert asyncio.run(use(repository, 0)) == 900
+    asyncio.run(repository.close())
+
+
+def test_a_refund_in_one_event_loop_wakes_who_waits_in_another(url: str) -> None:
+    repository = asyncio.run(Repository.open(url=url))
+    limiter = RateLimiter(repository, default_limits=[Limit.per_day("rpm", 1)])
+    served = threading.Event()
+
+    async def wait() -> None:
+        async with limiter.acquire("key", "gpt-4", {"rpm": 1}, timeout=86_400 * 2):
+            served.set()
+
+    async def hold(waiter: threading.Thread) -> None:
+        async with limiter.acquire("key", "gpt-4", {"rpm": 1}) as lease:
+            waiter.start()
+            while not repository.scope.turnstiles._queues:  # noqa: ASYNC110 - has no event
+                await asyncio.sleep(0.001)
+            await lease.release(rpm=1)
+
+    waiter = threading.Thread(target=lambda: asyncio.run(wait()), daemon=True)
+    asyncio.run(hold(waiter))
+    assert served.wait(10)
+    waiter.join(timeout=10)
+    asyncio.run(repository.close())
+
+
+async def test_a_locked_file_does_not_stop_the_event_loop(tmp_path: Path) -> None:
+    path = tmp_path / "limits.db"
+    async with await Repository.open(url=f"sqlite:///{path}") as repository:
+        await use(repository, 1)
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            task = asyncio.create_task(use(repository, 1))
+            ticks = 0
+            while ticks < 50:
+                await asyncio.sleep(0.001)
+                ticks += 1
+            assert not task.done()
+            other.execute("ROLLBACK")
+        assert await task == 998
