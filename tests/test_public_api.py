@@ -1,0 +1,183 @@
+"""The public shape: what is exported, typed, documented, and equal in both facades."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import inspect
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.resources import files
+from typing import Any
+
+import pytest
+
+import zae_limiter
+from zae_limiter import (
+    Lease,
+    RateLimiter,
+    Repository,
+    SyncLease,
+    SyncRateLimiter,
+    SyncRepository,
+)
+from zae_limiter.lease import Acquisition, SyncAcquisition
+
+TWINS = [
+    (Repository, SyncRepository),
+    (RateLimiter, SyncRateLimiter),
+    (Lease, SyncLease),
+    (Acquisition, SyncAcquisition),
+]
+SYNC_DUNDERS = {"__aenter__": "__enter__", "__aexit__": "__exit__"}
+SYNC_ONLY_PARAMETERS = {("open", "parallel_mode"), ("connect", "parallel_mode")}
+
+
+def test_everything_is_exported_in_order() -> None:
+    assert zae_limiter.__all__ == sorted(zae_limiter.__all__)
+    assert len(zae_limiter.__all__) == len(set(zae_limiter.__all__))
+    for name in zae_limiter.__all__:
+        assert hasattr(zae_limiter, name), name
+
+
+def test_nothing_public_is_left_out() -> None:
+    offered = {
+        name
+        for name, value in vars(zae_limiter).items()
+        if not name.startswith("_") and not inspect.ismodule(value)
+    }
+    assert offered <= set(zae_limiter.__all__)
+
+
+def test_every_error_is_exported() -> None:
+    from zae_limiter.core import exceptions
+
+    errors = {
+        name
+        for name, value in vars(exceptions).items()
+        if inspect.isclass(value) and value.__module__ == exceptions.__name__
+    }
+    assert errors <= set(zae_limiter.__all__)
+    for name in errors:
+        assert issubclass(getattr(zae_limiter, name), zae_limiter.ZAELimiterError)
+
+
+def methods(owner: type) -> Iterator[tuple[str, Any]]:
+    """Public methods and those of the context manager, with what they hold."""
+    for name in dir(owner):
+        value = inspect.getattr_static(owner, name)
+        called = getattr(value, "__func__", value)
+        is_dunder = name in SYNC_DUNDERS or name in SYNC_DUNDERS.values()
+        if inspect.isfunction(called) and (is_dunder or not name.startswith("_")):
+            yield name, called
+
+
+def shape(owner: type, name: str, method: Any) -> tuple[Any, ...]:
+    """Everything of a signature that the twins must share."""
+    signature = inspect.signature(method)
+    parameters = [
+        (p.name, p.kind, p.default, plain(str(p.annotation)))
+        for p in signature.parameters.values()
+        if not (owner is SyncRepository and (name, p.name) in SYNC_ONLY_PARAMETERS)
+    ]
+    return parameters, plain(str(signature.return_annotation))
+
+
+def plain(annotation: str) -> str:
+    return re.sub(r"\bSync(?=[A-Z])", "", annotation)
+
+
+@pytest.mark.parametrize(("asynchronous", "blocking"), TWINS, ids=lambda twin: twin.__name__)
+def test_both_facades_have_the_same_methods(asynchronous: type, blocking: type) -> None:
+    names = {SYNC_DUNDERS.get(name, name) for name, _ in methods(asynchronous)}
+    assert names == {name for name, _ in methods(blocking)}
+
+
+@pytest.mark.parametrize(("asynchronous", "blocking"), TWINS, ids=lambda twin: twin.__name__)
+def test_both_facades_have_the_same_signatures(asynchronous: type, blocking: type) -> None:
+    blocking_methods = dict(methods(blocking))
+    for name, method in methods(asynchronous):
+        twin = blocking_methods[SYNC_DUNDERS.get(name, name)]
+        assert shape(asynchronous, name, method) == shape(blocking, name, twin), name
+        assert not inspect.iscoroutinefunction(twin), name
+
+
+@pytest.mark.parametrize(("asynchronous", "blocking"), TWINS, ids=lambda twin: twin.__name__)
+def test_both_facades_say_the_same(asynchronous: type, blocking: type) -> None:
+    blocking_methods = dict(methods(blocking))
+    for name, method in methods(asynchronous):
+        if not name.startswith("_") and name != "is_available":
+            assert inspect.getdoc(method) == inspect.getdoc(blocking_methods[name]), name
+
+
+def test_what_does_io_is_awaited() -> None:
+    free = {
+        "acquire",
+        "builder",
+        "capabilities",
+        "get_cache_stats",
+    }
+    for owner in (Repository, RateLimiter, Lease):
+        for name, method in methods(owner):
+            is_async = inspect.iscoroutinefunction(method)
+            assert is_async is (name not in free), f"{owner.__name__}.{name}"
+
+
+@pytest.mark.parametrize("owner", [twin for pair in TWINS for twin in pair])
+def test_every_public_method_is_documented(owner: type) -> None:
+    assert inspect.getdoc(owner)
+    for name in dir(owner):
+        if name.startswith("_"):
+            continue
+        value = inspect.getattr_static(owner, name)
+        if isinstance(value, property | classmethod | staticmethod) or inspect.isfunction(value):
+            assert inspect.getdoc(getattr(owner, name)), f"{owner.__name__}.{name}"
+
+
+def test_every_exported_class_is_documented() -> None:
+    for name in zae_limiter.__all__:
+        value = getattr(zae_limiter, name)
+        if inspect.isclass(value):
+            doc = inspect.getdoc(value)
+            assert doc, name
+            assert not doc.startswith(f"{name}("), f"{name} has only the docstring of a dataclass"
+
+
+HEAVY = ["aiobotocore", "aiohttp", "boto3", "botocore", "click", "gevent", "questionary", "rich"]
+HEAVY += ["sqlite3", "urllib3", "yaml", "pytest", "hypothesis"]
+
+
+@pytest.mark.parametrize("module", ["zae_limiter", "zae_limiter.testing"])
+def test_importing_the_package_imports_nothing_heavy(module: str) -> None:
+    program = f"import sys, {module}; print([x for x in {HEAVY!r} if x in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_a_store_imports_only_what_it_needs() -> None:
+    program = (
+        "import sys; from zae_limiter import SyncRepository\n"
+        "SyncRepository.open(url='memory://')\n"
+        f"print([x for x in {HEAVY!r} if x in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_types_are_shipped() -> None:
+    assert files("zae_limiter").joinpath("py.typed").is_file()
+
+
+def test_the_version_is_that_of_the_distribution() -> None:
+    assert zae_limiter.__version__ == importlib.metadata.version("zae-limiter")
+
+
+def test_every_public_annotation_can_be_resolved() -> None:
+    """Tools that read signatures at run time must not stumble."""
+    for pair in TWINS[:3]:
+        for owner in pair:
+            for name, method in methods(owner):
+                if name != "builder":  # its class is imported when it is first used
+                    hints = inspect.get_annotations(method, eval_str=True)
+                    assert "return" in hints, f"{owner.__name__}.{name}"
