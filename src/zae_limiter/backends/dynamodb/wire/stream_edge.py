@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Mapping
 from functools import partial
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
 
 from ....runtime.asyncio_driver import hold
 from .edge import Limits
@@ -190,8 +190,8 @@ class _Connection(asyncio.Protocol):
         self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # Other event loops have transports that only look like asyncio's.
+        self._transport = cast(asyncio.Transport, transport)
         self._socket = transport.get_extra_info("socket")
         tune(self._socket)
         self.is_open = True
