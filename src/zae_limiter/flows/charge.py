@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..core.composite import Bucket, BucketAddress, at, full_bucket
+from ..core.composite import Bucket, BucketAddress, at, full_bucket, stamp
 from ..core.composite import take as taken_from
 from ..core.exceptions import ValidationError
 from ..core.judge import judge_shards, statuses
@@ -134,9 +134,12 @@ def status_of(outcome: Taken | Shortage) -> list[LimitStatus]:
 
 
 def _before(charge: Charge) -> list[Bucket]:
-    """The items as they were when the charge found enough in them."""
+    """The items as they were when the charge found enough in them. One whose answer was lost
+    was looked at later, and may have come to carry other limits."""
     return [
-        taken_from(bucket, {name: -n for name, n in entry.charged_milli.items()}, 0)
+        taken_from(
+            stamp(bucket, charge.limits), {n: -taken for n, taken in entry.charged_milli.items()}, 0
+        )
         for bucket, entry in zip(charge.shards, charge.entries, strict=True)
     ]
 
