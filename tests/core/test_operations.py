@@ -54,16 +54,25 @@ def test_what_the_memory_of_a_bucket_proves(
     assert landing(OURS, bucket) is expected
 
 
+def test_one_operation_that_was_known_before_is_proof_that_none_was_forgotten() -> None:
+    recent = others(0, 1, 2, 3)
+    for known in (recent[:1], recent[3:]):
+        assert landing(OURS, EMPTY._replace(recent=recent), known) is Landing.LOST
+    assert landing(OURS, EMPTY._replace(recent=(*recent[:3], OURS)), recent) is Landing.LANDED
+    assert landing(OURS, EMPTY._replace(recent=recent), others(4, 5)) is Landing.UNKNOWN
+
+
 @quick
 @given(st.lists(st.integers(0, 20_000), max_size=8), st.integers(0, 8), st.booleans())
 def test_it_never_proves_what_is_not_so(delays_ms: list[int], position: int, lands: bool) -> None:
     """Writes that land one after the other, each planned at most 15 s before it landed."""
     bucket, now_ms = EMPTY, NOW_MS
     ours = ""
+    known: tuple[str, ...] = ()
     for number, delay_ms in enumerate(delays_ms):
         now_ms += delay_ms
         if number == position:
-            ours = operation_id(now_ms, "-ours")
+            ours, known = operation_id(now_ms, "-ours"), bucket.recent
             if lands:
                 bucket = _landed(ours, bucket)
         bucket = _landed(operation_id(now_ms - delay_ms % 15_000, f"-{number}"), bucket)
@@ -71,6 +80,7 @@ def test_it_never_proves_what_is_not_so(delays_ms: list[int], position: int, lan
         return
     impossible = Landing.LOST if lands else Landing.LANDED
     assert landing(ours, bucket) is not impossible
+    assert landing(ours, bucket, known) is not impossible
 
 
 def _landed(operation: str, bucket: Bucket) -> Bucket:

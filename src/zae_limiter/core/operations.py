@@ -7,6 +7,7 @@ whether the write landed, unless so many others have landed since that it was fo
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import Enum, auto
 
 from .composite import REMEMBERED_OPERATIONS, Bucket
@@ -34,17 +35,18 @@ def planned_at_ms(operation: str) -> int:
     return int(operation[:_TIME_DIGITS], 16)
 
 
-def landing(operation: str, bucket: Bucket | None) -> Landing:
-    """What the bucket's memory proves about this operation."""
+def landing(operation: str, bucket: Bucket | None, known: Collection[str] = ()) -> Landing:
+    """What the bucket's memory proves about this operation. `known` are operations that had
+    landed before this one was sent."""
     if bucket is None:
         return Landing.LOST
     if operation in bucket.recent:
         return Landing.LANDED
     if len(bucket.recent) < REMEMBERED_OPERATIONS:
         return Landing.LOST
-    # A write that was settled before ours was planned is still remembered: nothing that
-    # came after it, ours included, can have been forgotten.
+    # A write that landed before ours was sent is still remembered: nothing that came after
+    # it, ours included, can have been forgotten.
     settled_ms = planned_at_ms(operation) - _SETTLED_AFTER_MS
-    if any(planned_at_ms(other) < settled_ms for other in bucket.recent):
+    if any(other in known or planned_at_ms(other) < settled_ms for other in bucket.recent):
         return Landing.LOST
     return Landing.UNKNOWN

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from ..core.composite import BucketAddress
+from ..core.composite import Bucket, BucketAddress
 from ..core.exceptions import StorageUnavailable
 from ..core.operations import Landing, landing
 from ..core.writes import Absent, Granted, Outcome, Write
@@ -16,20 +16,22 @@ Addressed = tuple[BucketAddress, Write]
 
 async def send(scope: Scope, address: BucketAddress, write: Write) -> Outcome:
     """Carry out a write, and remember the bucket that comes back."""
+    seen = scope.images.get(address)
     try:
         outcome = await scope.store.buckets.write(address, write)
     except StorageUnavailable as error:
-        outcome = (await _send_again(scope, [(address, write)], error))[0]
+        outcome = (await _send_again(scope, [(address, write)], _operations(seen), error))[0]
     scope.remember(address, outcome)
     return outcome
 
 
 async def send_all(scope: Scope, writes: Sequence[Addressed]) -> list[Outcome]:
     """Carry out writes on different items, all or none."""
+    known = _operations(*(scope.images.get(address) for address, _ in writes))
     try:
         outcomes = await scope.store.buckets.write_all(writes)
     except StorageUnavailable as error:
-        outcomes = await _send_again(scope, writes, error)
+        outcomes = await _send_again(scope, writes, known, error)
     carried_out = all(isinstance(outcome, Granted) for outcome in outcomes)
     for (address, _), outcome in zip(writes, outcomes, strict=True):
         if carried_out or not isinstance(outcome, Granted):
@@ -37,8 +39,13 @@ async def send_all(scope: Scope, writes: Sequence[Addressed]) -> list[Outcome]:
     return outcomes
 
 
+def _operations(*seen: Bucket | None) -> set[str]:
+    """What had been done to these buckets when they were last seen."""
+    return {operation for bucket in seen if bucket is not None for operation in bucket.recent}
+
+
 async def _send_again(
-    scope: Scope, writes: Sequence[Addressed], error: StorageUnavailable
+    scope: Scope, writes: Sequence[Addressed], known: Collection[str], error: StorageUnavailable
 ) -> list[Outcome]:
     """After an ambiguous failure, find out what happened, and repeat what did not, a bounded
     number of times. Anything else a store has tried as often as makes sense.
@@ -51,7 +58,7 @@ async def _send_again(
         if not (error.retryable and error.ambiguous):
             break
         await scope.io.pause(delay_s)
-        landed = await _landed(scope, writes, error)
+        landed = await _landed(scope, writes, known, error)
         if landed is not None:
             return landed
         try:
@@ -68,7 +75,7 @@ async def _write(scope: Scope, writes: Sequence[Addressed]) -> list[Outcome]:
 
 
 async def _landed(
-    scope: Scope, writes: Sequence[Addressed], error: StorageUnavailable
+    scope: Scope, writes: Sequence[Addressed], known: Collection[str], error: StorageUnavailable
 ) -> list[Outcome] | None:
     """The outcomes if the writes had landed, None if they had not."""
     try:
@@ -76,7 +83,7 @@ async def _landed(
     except StorageUnavailable:
         raise error from None
     # All or none landed, so what one of them proves holds for all.
-    proofs = {landing(write.operation, found.get(address)) for address, write in writes}
+    proofs = {landing(write.operation, found.get(address), known) for address, write in writes}
     if Landing.LANDED in proofs:
         return [Granted(found[a]) if a in found else Absent() for a, _ in writes]
     if Landing.LOST in proofs:
