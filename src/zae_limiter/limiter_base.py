@@ -36,7 +36,7 @@ class LimiterBase:
         on_unavailable: OnUnavailable | None,
         speculative_writes: bool,
     ) -> None:
-        self._scope = scope
+        self.scope = scope
         self._default = (
             None
             if default_limits is None
@@ -62,7 +62,7 @@ class LimiterBase:
         if on_unavailable is not None or timeout is not None:
             mode = check_mode(on_unavailable)
             terms = Terms(check_timeout(timeout), mode, self._fallback, self._speculative)
-        return make(self._scope, request, terms)
+        return make(self.scope, request, terms)
 
     def _request(
         self,

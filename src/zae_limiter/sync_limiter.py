@@ -7,26 +7,24 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
 
-from .core.audit import AuditEvent
 from .core.hierarchy import SYSTEM_SLOT
 from .core.limit import Limit, validate_limits
 from .core.models import (
-    Entity,
     LimiterConfig,
     OnUnavailable,
     ResourceCapacity,
     UsageSnapshot,
     UsageSummary,
 )
-from .core.naming import DEFAULT_RESOURCE
-from .flows import audit, capacity, configure, describe, entities, usage
+from .flows import capacity, configure, describe, usage
 from .lease import SyncAcquisition
 from .limiter_base import LimiterBase
 from .runtime.blocking import run
+from .sync_records import SyncRecords
 from .sync_repository import SyncRepository
 
 
-class SyncRateLimiter(LimiterBase):
+class SyncRateLimiter(SyncRecords, LimiterBase):
     """`RateLimiter` without await. Threads may share one."""
 
     def __init__(
@@ -57,7 +55,7 @@ class SyncRateLimiter(LimiterBase):
 
     def is_available(self, timeout: float = 1.0) -> bool:
         """Whether the store answers. Never raises."""
-        return run(describe.can_ping(self._scope))
+        return run(describe.can_ping(self.scope))
 
     def acquire(
         self,
@@ -98,7 +96,7 @@ class SyncRateLimiter(LimiterBase):
     ) -> dict[str, int]:
         """How much of each limit could be taken now, ancestors included."""
         request = self._request(entity_id, resource, {}, limits, use_stored_limits)
-        return run(capacity.available(self._scope, request))
+        return run(capacity.available(self.scope, request))
 
     def time_until_available(
         self,
@@ -110,121 +108,13 @@ class SyncRateLimiter(LimiterBase):
     ) -> float:
         """Seconds until this would fit, ancestors included; infinite when it never will."""
         request = self._request(entity_id, resource, needed, limits, use_stored_limits, "needed")
-        return run(capacity.time_until_available(self._scope, request))
+        return run(capacity.time_until_available(self.scope, request))
 
     def get_resource_capacity(
         self, resource: str, limit_name: str, parents_only: bool = False
     ) -> ResourceCapacity:
         """One limit of a resource over all entities that have a bucket."""
-        return run(capacity.get_resource_capacity(self._scope, resource, limit_name, parents_only))
-
-    def invalidate_config_cache(
-        self, entity_id: str | None = None, resource: str | None = None
-    ) -> None:
-        """Forget what is remembered of an entity, a resource, or everything."""
-        self._scope.cache.invalidate(entity_id, resource)
-
-    def create_entity(
-        self,
-        entity_id: str,
-        name: str | None = None,
-        parent_id: str | None = None,
-        cascade: bool = False,
-        metadata: dict[str, str] | None = None,
-        principal: str | None = None,
-    ) -> Entity:
-        """Store a new entity. With `cascade` its acquires are charged to its parent too."""
-        return run(
-            entities.create_entity(
-                self._scope,
-                entities.new_entity(entity_id, name, parent_id, cascade, metadata),
-                principal,
-            )
-        )
-
-    def get_entity(self, entity_id: str) -> Entity | None:
-        """The entity, if there is one."""
-        return run(entities.get_entity(self._scope, entity_id))
-
-    def update_entity(
-        self,
-        entity_id: str,
-        *,
-        name: str | None = None,
-        metadata: dict[str, str] | None = None,
-        expected_version: int | None = None,
-        principal: str | None = None,
-    ) -> Entity:
-        """Change name or metadata; `EntityVersionError` when it is not at the expected version."""
-        return run(
-            entities.update_entity(
-                self._scope, entity_id, name, metadata, expected_version, principal
-            )
-        )
-
-    def delete_entity(self, entity_id: str, principal: str | None = None) -> None:
-        """Delete the entity with its limits, buckets and usage. Its audit events stay."""
-        run(entities.delete_entity(self._scope, entity_id, principal))
-
-    def get_children(self, parent_id: str) -> list[Entity]:
-        """Entities whose parent this is."""
-        return run(entities.get_children(self._scope, parent_id))
-
-    def set_limits(
-        self,
-        entity_id: str,
-        limits: list[Limit],
-        resource: str = DEFAULT_RESOURCE,
-        principal: str | None = None,
-    ) -> None:
-        """Give an entity limits of its own for a resource, or for all resources."""
-        run(
-            configure.set_limits(
-                self._scope, configure.entity_slot(entity_id, resource), limits, principal
-            )
-        )
-
-    def get_limits(self, entity_id: str, resource: str = DEFAULT_RESOURCE) -> list[Limit]:
-        """The entity's own limits for a resource; empty when it has none."""
-        return run(configure.get_limits(self._scope, configure.entity_slot(entity_id, resource)))
-
-    def delete_limits(
-        self, entity_id: str, resource: str = DEFAULT_RESOURCE, principal: str | None = None
-    ) -> None:
-        """Take the entity's own limits for a resource away: the next level decides again."""
-        run(
-            configure.delete_config(
-                self._scope, configure.entity_slot(entity_id, resource), principal
-            )
-        )
-
-    def list_entities_with_custom_limits(
-        self, resource: str, limit: int | None = None, cursor: str | None = None
-    ) -> tuple[list[str], str | None]:
-        """One page of entities with limits of their own for a resource, and the next cursor."""
-        return run(configure.list_entities_with_custom_limits(self._scope, resource, limit, cursor))
-
-    def list_resources_with_entity_configs(self) -> list[str]:
-        """Resources for which some entity has limits of its own."""
-        return run(self._scope.store.configs.resources_with_entity_limits(self._scope.namespace_id))
-
-    def set_resource_defaults(
-        self, resource: str, limits: list[Limit], principal: str | None = None
-    ) -> None:
-        """Set the limits of a resource for entities that have none of their own."""
-        run(configure.set_limits(self._scope, configure.resource_slot(resource), limits, principal))
-
-    def get_resource_defaults(self, resource: str) -> list[Limit]:
-        """The limits of a resource; empty when it has none."""
-        return run(configure.get_limits(self._scope, configure.resource_slot(resource)))
-
-    def delete_resource_defaults(self, resource: str, principal: str | None = None) -> None:
-        """Take the limits of a resource away: the system's decide again."""
-        run(configure.delete_config(self._scope, configure.resource_slot(resource), principal))
-
-    def list_resources_with_defaults(self) -> list[str]:
-        """Resources that have limits."""
-        return run(self._scope.store.configs.resources_with_defaults(self._scope.namespace_id))
+        return run(capacity.get_resource_capacity(self.scope, resource, limit_name, parents_only))
 
     def set_system_defaults(
         self,
@@ -235,7 +125,7 @@ class SyncRateLimiter(LimiterBase):
         """Set the limits for everything that has none; what is not named stays as it is."""
         run(
             configure.set_config(
-                self._scope,
+                self.scope,
                 SYSTEM_SLOT,
                 LimiterConfig(
                     validate_limits(limits), describe.on_unavailable_action(on_unavailable)
@@ -246,40 +136,7 @@ class SyncRateLimiter(LimiterBase):
 
     def get_system_defaults(self) -> tuple[list[Limit], OnUnavailable | None]:
         """The system's limits, and what it says of outages."""
-        return run(describe.system_defaults_enum(self._scope))
-
-    def delete_system_defaults(self, principal: str | None = None) -> None:
-        """Take the system's limits and behaviour away."""
-        run(configure.delete_config(self._scope, SYSTEM_SLOT, principal))
-
-    def get_config(
-        self, level: str, identifier: str | None = None, resource: str | None = None
-    ) -> LimiterConfig | None:
-        """What is stored at one level (system, resource or entity); None when nothing is."""
-        return run(
-            configure.get_config(self._scope, configure.slot_for(level, identifier, resource))
-        )
-
-    def set_config(
-        self,
-        level: str,
-        config: LimiterConfig,
-        identifier: str | None = None,
-        resource: str | None = None,
-        principal: str | None = None,
-    ) -> None:
-        """Set the fields of one level that are given and keep the others."""
-        run(
-            configure.set_config(
-                self._scope, configure.slot_for(level, identifier, resource), config, principal
-            )
-        )
-
-    def get_audit_events(
-        self, entity_id: str, limit: int = 100, start_event_id: str | None = None
-    ) -> list[AuditEvent]:
-        """Changes of an entity, or of `$SYSTEM` or `$RESOURCE:name`, newest first."""
-        return run(audit.get_audit_events(self._scope, entity_id, limit, start_event_id))
+        return run(describe.system_defaults_enum(self.scope))
 
     def get_usage_snapshots(
         self,
@@ -294,7 +151,7 @@ class SyncRateLimiter(LimiterBase):
         """Usage by window, newest first, one page, and the key of the next."""
         return run(
             usage.get_usage_snapshots(
-                self._scope,
+                self.scope,
                 usage.make_query(
                     entity_id,
                     resource,
@@ -318,7 +175,7 @@ class SyncRateLimiter(LimiterBase):
         """Usage snapshots added up."""
         return run(
             usage.get_usage_summary(
-                self._scope,
+                self.scope,
                 usage.make_query(
                     entity_id,
                     resource,

@@ -6,26 +6,24 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from .backends.urls import StoreUrl
-from .core.audit import AuditEvent
 from .core.hierarchy import SYSTEM_SLOT
 from .core.limit import Limit, validate_limits
 from .core.models import (
     BucketState,
-    Entity,
     LimiterConfig,
     OnUnavailableAction,
     UsageSnapshot,
     UsageSummary,
 )
-from .core.naming import DEFAULT_RESOURCE
 from .facade import RepositoryBase, Writing, close_store, open_options, open_scope
-from .flows import audit, capacity, configure, describe, entities, namespaces, usage
+from .flows import capacity, configure, describe, namespaces, usage
 from .flows.namespaces import register_all
 from .flows.scope import DEFAULT_TTL_MULTIPLIER
 from .ports.clock import Clock
 from .ports.io import Io
 from .runtime.blocking import BlockingIo, run
 from .runtime.parallel import choose_gather
+from .sync_records import SyncRecords
 
 if TYPE_CHECKING:
     from .builder import SyncRepositoryBuilder
@@ -35,7 +33,7 @@ def _blocking_io(url: StoreUrl, parallel_mode: str, clock: Clock | None) -> Io:
     return BlockingIo(clock, choose_gather(parallel_mode, parallel_helps=not url.is_embedded))
 
 
-class SyncRepository(RepositoryBase):
+class SyncRepository(SyncRecords, RepositoryBase):
     """`Repository` without await. Threads may share one."""
 
     @classmethod
@@ -139,12 +137,6 @@ class SyncRepository(RepositoryBase):
         if self._owns_store:
             run(close_store(self.scope.store, self.scope.io))
 
-    def invalidate_config_cache(
-        self, entity_id: str | None = None, resource: str | None = None
-    ) -> None:
-        """Forget what is remembered of an entity, a resource, or everything."""
-        self.scope.cache.invalidate(entity_id, resource)
-
     def namespace(self, name: str) -> Self:
         """Another namespace of the same store; it must be registered."""
         record = run(namespaces.find(self.scope.store, name))
@@ -186,108 +178,6 @@ class SyncRepository(RepositoryBase):
         """Delete all data of a deleted namespace, for good."""
         run(namespaces.purge(self.scope.store, namespace_id))
 
-    def create_entity(
-        self,
-        entity_id: str,
-        name: str | None = None,
-        parent_id: str | None = None,
-        cascade: bool = False,
-        metadata: dict[str, str] | None = None,
-        principal: str | None = None,
-    ) -> Entity:
-        """Store a new entity. With `cascade` its acquires are charged to its parent too."""
-        return run(
-            entities.create_entity(
-                self.scope,
-                entities.new_entity(entity_id, name, parent_id, cascade, metadata),
-                principal,
-            )
-        )
-
-    def get_entity(self, entity_id: str) -> Entity | None:
-        """The entity, if there is one."""
-        return run(entities.get_entity(self.scope, entity_id))
-
-    def update_entity(
-        self,
-        entity_id: str,
-        *,
-        name: str | None = None,
-        metadata: dict[str, str] | None = None,
-        expected_version: int | None = None,
-        principal: str | None = None,
-    ) -> Entity:
-        """Change name or metadata; `EntityVersionError` when it is not at the expected version."""
-        return run(
-            entities.update_entity(
-                self.scope, entity_id, name, metadata, expected_version, principal
-            )
-        )
-
-    def delete_entity(self, entity_id: str, principal: str | None = None) -> None:
-        """Delete the entity with its limits, buckets and usage. Its audit events stay."""
-        run(entities.delete_entity(self.scope, entity_id, principal))
-
-    def get_children(self, parent_id: str) -> list[Entity]:
-        """Entities whose parent this is."""
-        return run(entities.get_children(self.scope, parent_id))
-
-    def set_limits(
-        self,
-        entity_id: str,
-        limits: list[Limit],
-        resource: str = DEFAULT_RESOURCE,
-        principal: str | None = None,
-    ) -> None:
-        """Give an entity limits of its own for a resource, or for all resources."""
-        run(
-            configure.set_limits(
-                self.scope, configure.entity_slot(entity_id, resource), limits, principal
-            )
-        )
-
-    def get_limits(self, entity_id: str, resource: str = DEFAULT_RESOURCE) -> list[Limit]:
-        """The entity's own limits for a resource; empty when it has none."""
-        return run(configure.get_limits(self.scope, configure.entity_slot(entity_id, resource)))
-
-    def delete_limits(
-        self, entity_id: str, resource: str = DEFAULT_RESOURCE, principal: str | None = None
-    ) -> None:
-        """Take the entity's own limits for a resource away: the next level decides again."""
-        run(
-            configure.delete_config(
-                self.scope, configure.entity_slot(entity_id, resource), principal
-            )
-        )
-
-    def list_entities_with_custom_limits(
-        self, resource: str, limit: int | None = None, cursor: str | None = None
-    ) -> tuple[list[str], str | None]:
-        """One page of entities with limits of their own for a resource, and the next cursor."""
-        return run(configure.list_entities_with_custom_limits(self.scope, resource, limit, cursor))
-
-    def list_resources_with_entity_configs(self) -> list[str]:
-        """Resources for which some entity has limits of its own."""
-        return run(self.scope.store.configs.resources_with_entity_limits(self.scope.namespace_id))
-
-    def set_resource_defaults(
-        self, resource: str, limits: list[Limit], principal: str | None = None
-    ) -> None:
-        """Set the limits of a resource for entities that have none of their own."""
-        run(configure.set_limits(self.scope, configure.resource_slot(resource), limits, principal))
-
-    def get_resource_defaults(self, resource: str) -> list[Limit]:
-        """The limits of a resource; empty when it has none."""
-        return run(configure.get_limits(self.scope, configure.resource_slot(resource)))
-
-    def delete_resource_defaults(self, resource: str, principal: str | None = None) -> None:
-        """Take the limits of a resource away: the system's decide again."""
-        run(configure.delete_config(self.scope, configure.resource_slot(resource), principal))
-
-    def list_resources_with_defaults(self) -> list[str]:
-        """Resources that have limits."""
-        return run(self.scope.store.configs.resources_with_defaults(self.scope.namespace_id))
-
     def set_system_defaults(
         self,
         limits: list[Limit],
@@ -309,39 +199,6 @@ class SyncRepository(RepositoryBase):
     def get_system_defaults(self) -> tuple[list[Limit], OnUnavailableAction | None]:
         """The system's limits, and what it says of outages."""
         return run(describe.system_defaults(self.scope))
-
-    def delete_system_defaults(self, principal: str | None = None) -> None:
-        """Take the system's limits and behaviour away."""
-        run(configure.delete_config(self.scope, SYSTEM_SLOT, principal))
-
-    def get_config(
-        self, level: str, identifier: str | None = None, resource: str | None = None
-    ) -> LimiterConfig | None:
-        """What is stored at one level (system, resource or entity); None when nothing is."""
-        return run(
-            configure.get_config(self.scope, configure.slot_for(level, identifier, resource))
-        )
-
-    def set_config(
-        self,
-        level: str,
-        config: LimiterConfig,
-        identifier: str | None = None,
-        resource: str | None = None,
-        principal: str | None = None,
-    ) -> None:
-        """Set the fields of one level that are given and keep the others."""
-        run(
-            configure.set_config(
-                self.scope, configure.slot_for(level, identifier, resource), config, principal
-            )
-        )
-
-    def get_audit_events(
-        self, entity_id: str, limit: int = 100, start_event_id: str | None = None
-    ) -> list[AuditEvent]:
-        """Changes of an entity, or of `$SYSTEM` or `$RESOURCE:name`, newest first."""
-        return run(audit.get_audit_events(self.scope, entity_id, limit, start_event_id))
 
     def get_usage_snapshots(
         self,

@@ -1,0 +1,171 @@
+"""Records: what the limiter and the repository both offer."""
+
+from __future__ import annotations
+
+from .core.audit import AuditEvent
+from .core.hierarchy import SYSTEM_SLOT
+from .core.limit import Limit
+from .core.models import Entity, LimiterConfig
+from .core.naming import DEFAULT_RESOURCE
+from .flows import audit, configure, entities
+from .flows.scope import Scope
+from .runtime.asyncio_driver import drive
+
+
+class Records:
+    """Entities, stored limits and their history, in one namespace."""
+
+    scope: Scope
+
+    async def create_entity(
+        self,
+        entity_id: str,
+        name: str | None = None,
+        parent_id: str | None = None,
+        cascade: bool = False,
+        metadata: dict[str, str] | None = None,
+        principal: str | None = None,
+    ) -> Entity:
+        """Store a new entity. With `cascade` its acquires are charged to its parent too."""
+        return await drive(
+            entities.create_entity(
+                self.scope,
+                entities.new_entity(entity_id, name, parent_id, cascade, metadata),
+                principal,
+            )
+        )
+
+    async def get_entity(self, entity_id: str) -> Entity | None:
+        """The entity, if there is one."""
+        return await drive(entities.get_entity(self.scope, entity_id))
+
+    async def update_entity(
+        self,
+        entity_id: str,
+        *,
+        name: str | None = None,
+        metadata: dict[str, str] | None = None,
+        expected_version: int | None = None,
+        principal: str | None = None,
+    ) -> Entity:
+        """Change name or metadata; `EntityVersionError` when it is not at the expected version."""
+        return await drive(
+            entities.update_entity(
+                self.scope, entity_id, name, metadata, expected_version, principal
+            )
+        )
+
+    async def delete_entity(self, entity_id: str, principal: str | None = None) -> None:
+        """Delete the entity with its limits, buckets and usage. Its audit events stay."""
+        await drive(entities.delete_entity(self.scope, entity_id, principal))
+
+    async def get_children(self, parent_id: str) -> list[Entity]:
+        """Entities whose parent this is."""
+        return await drive(entities.get_children(self.scope, parent_id))
+
+    async def set_limits(
+        self,
+        entity_id: str,
+        limits: list[Limit],
+        resource: str = DEFAULT_RESOURCE,
+        principal: str | None = None,
+    ) -> None:
+        """Give an entity limits of its own for a resource, or for all resources."""
+        await drive(
+            configure.set_limits(
+                self.scope, configure.entity_slot(entity_id, resource), limits, principal
+            )
+        )
+
+    async def get_limits(self, entity_id: str, resource: str = DEFAULT_RESOURCE) -> list[Limit]:
+        """The entity's own limits for a resource; empty when it has none."""
+        return await drive(
+            configure.get_limits(self.scope, configure.entity_slot(entity_id, resource))
+        )
+
+    async def delete_limits(
+        self, entity_id: str, resource: str = DEFAULT_RESOURCE, principal: str | None = None
+    ) -> None:
+        """Take the entity's own limits for a resource away: the next level decides again."""
+        await drive(
+            configure.delete_config(
+                self.scope, configure.entity_slot(entity_id, resource), principal
+            )
+        )
+
+    async def list_entities_with_custom_limits(
+        self, resource: str, limit: int | None = None, cursor: str | None = None
+    ) -> tuple[list[str], str | None]:
+        """One page of entities with limits of their own for a resource, and the next cursor."""
+        return await drive(
+            configure.list_entities_with_custom_limits(self.scope, resource, limit, cursor)
+        )
+
+    async def list_resources_with_entity_configs(self) -> list[str]:
+        """Resources for which some entity has limits of its own."""
+        return await drive(
+            self.scope.store.configs.resources_with_entity_limits(self.scope.namespace_id)
+        )
+
+    async def set_resource_defaults(
+        self, resource: str, limits: list[Limit], principal: str | None = None
+    ) -> None:
+        """Set the limits of a resource for entities that have none of their own."""
+        await drive(
+            configure.set_limits(self.scope, configure.resource_slot(resource), limits, principal)
+        )
+
+    async def get_resource_defaults(self, resource: str) -> list[Limit]:
+        """The limits of a resource; empty when it has none."""
+        return await drive(configure.get_limits(self.scope, configure.resource_slot(resource)))
+
+    async def delete_resource_defaults(self, resource: str, principal: str | None = None) -> None:
+        """Take the limits of a resource away: the system's decide again."""
+        await drive(
+            configure.delete_config(self.scope, configure.resource_slot(resource), principal)
+        )
+
+    async def list_resources_with_defaults(self) -> list[str]:
+        """Resources that have limits."""
+        return await drive(
+            self.scope.store.configs.resources_with_defaults(self.scope.namespace_id)
+        )
+
+    async def delete_system_defaults(self, principal: str | None = None) -> None:
+        """Take the system's limits and behaviour away."""
+        await drive(configure.delete_config(self.scope, SYSTEM_SLOT, principal))
+
+    async def get_config(
+        self, level: str, identifier: str | None = None, resource: str | None = None
+    ) -> LimiterConfig | None:
+        """What is stored at one level (system, resource or entity); None when nothing is."""
+        return await drive(
+            configure.get_config(self.scope, configure.slot_for(level, identifier, resource))
+        )
+
+    async def set_config(
+        self,
+        level: str,
+        config: LimiterConfig,
+        identifier: str | None = None,
+        resource: str | None = None,
+        principal: str | None = None,
+    ) -> None:
+        """Set the fields of one level that are given and keep the others."""
+        await drive(
+            configure.set_config(
+                self.scope, configure.slot_for(level, identifier, resource), config, principal
+            )
+        )
+
+    async def get_audit_events(
+        self, entity_id: str, limit: int = 100, start_event_id: str | None = None
+    ) -> list[AuditEvent]:
+        """Changes of an entity, or of `$SYSTEM` or `$RESOURCE:name`, newest first."""
+        return await drive(audit.get_audit_events(self.scope, entity_id, limit, start_event_id))
+
+    async def invalidate_config_cache(
+        self, entity_id: str | None = None, resource: str | None = None
+    ) -> None:
+        """Forget what is remembered of an entity, a resource, or everything."""
+        self.scope.cache.invalidate(entity_id, resource)
