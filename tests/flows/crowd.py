@@ -21,8 +21,8 @@ from zae_limiter.flows.lanes import Lanes
 from zae_limiter.flows.refusals import Refusals
 from zae_limiter.flows.scope import MAX_IMAGES, Scope
 from zae_limiter.flows.turnstile import Turnstiles
-from zae_limiter.ports.io import Io
 from zae_limiter.ports.repository_protocol import Buckets, RepositoryProtocol
+from zae_limiter.runtime.asyncio_driver import hold
 from zae_limiter.runtime.blocking import run
 from zae_limiter.testing import ManualClock
 
@@ -35,18 +35,17 @@ class Gate:
     """Holds up whoever comes to it while it is closed; for tasks or for threads."""
 
     def __init__(self, driver: Driver) -> None:
-        self._event: Any = asyncio.Event() if driver == "asyncio" else threading.Event()
+        self._event = asyncio.Event() if driver == "asyncio" else threading.Event()
         self._event.set()
         self.open = self._event.set
         self.close = self._event.clear
 
     async def passed(self) -> None:
-        """Wait until it is open."""
-        if self._event.is_set():
-            return
-        waiting = self._event.wait()
-        if isinstance(waiting, Coroutine):
-            await waiting
+        """Wait until it is open, cancelled or not, as calls of a store do."""
+        if isinstance(self._event, threading.Event):
+            self._event.wait()
+        elif not self._event.is_set():
+            await hold(asyncio.ensure_future(self._event.wait()))
 
 
 class SlowBuckets:
@@ -56,9 +55,8 @@ class SlowBuckets:
     around each write; what they raise is the store's.
     """
 
-    def __init__(self, inner: Buckets, io: Io, gate: Gate) -> None:
+    def __init__(self, inner: Buckets, gate: Gate) -> None:
         self._inner = inner
-        self._io = io
         self.gate = gate
         self.writes: list[Addressed] = []
         self.reads = 0
@@ -77,10 +75,10 @@ class SlowBuckets:
         return sum(address.entity_id == entity_id for address, _ in self.writes)
 
     async def write(self, address: BucketAddress, write: Write) -> Outcome:
-        return (await self._io.hold(self._carry_out([(address, write)])))[0]
+        return (await self._carry_out([(address, write)]))[0]
 
     async def write_all(self, writes: Sequence[Addressed]) -> list[Outcome]:
-        return await self._io.hold(self._carry_out(writes))
+        return await self._carry_out(writes)
 
     async def _carry_out(self, writes: Sequence[Addressed]) -> list[Outcome]:
         self.writes += writes
@@ -248,7 +246,7 @@ async def crowd(
     clock = options.setdefault("clock", ManualClock())
     origin = await open_repository(driver, url=url, **options)
     scope = origin.scope
-    buckets = SlowBuckets(scope.store.buckets, scope.io, Gate(driver))
+    buckets = SlowBuckets(scope.store.buckets, Gate(driver))
     slow = cast(RepositoryProtocol, SlowStore(scope.store, buckets))
     made = Crowd(driver, clock, _twin(origin, replace(scope, store=slow)), buckets, origin)
     if limits:

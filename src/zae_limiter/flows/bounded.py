@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Generic, TypeVar
+
+from .forks import new_lock
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -17,7 +18,7 @@ class Bounded(Generic[K, V]):
     def __init__(self, max_entries: int) -> None:
         self._max_entries = max_entries
         self._entries: OrderedDict[K, V] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self.get = self._entries.get
 
     def __len__(self) -> int:

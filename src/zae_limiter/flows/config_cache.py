@@ -7,7 +7,6 @@ no lifetime of its own: every read of other records brings it along.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -24,6 +23,7 @@ from ..core.models import (
 )
 from ..core.naming import DEFAULT_RESOURCE
 from .bounded import Bounded
+from .forks import new_lock
 
 V = TypeVar("V")
 MAX_ENTRIES = 20_000
@@ -59,7 +59,7 @@ class ConfigCache:
         self.last_on_unavailable: OnUnavailableAction | None = None
         self.ttl_ms = int(ttl_seconds * 1000)
         self.generation = 0
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._slots: Bounded[ConfigSlot, Kept[LimiterConfig | None]] = Bounded(max_entries)
         self._entities: Bounded[str, Kept[Entity | None]] = Bounded(max_entries)
         self._resolutions: Bounded[tuple[str, str], Kept[Resolution]] = Bounded(max_entries)

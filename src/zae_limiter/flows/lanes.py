@@ -7,15 +7,14 @@ ride with it.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from weakref import WeakSet
 
 from ..core.composite import BucketAddress
 from ..core.exceptions import StorageUnavailable
 from ..ports.io import Signal
 from .charge import Charge, Shortage, Taken
+from .forks import forget_in_child, new_lock
 
 MAX_WAITING = 10_000
 
@@ -54,8 +53,8 @@ class Lanes:
 
     def __init__(self) -> None:
         self._lines: dict[BucketAddress, list[Rider]] = {}
-        self._lock = threading.Lock()
-        _all.add(self)
+        self._lock = new_lock()
+        forget_in_child(self)
 
     def start(self, address: BucketAddress) -> bool:
         """Take the lane, if it is free."""
@@ -89,15 +88,18 @@ class Lanes:
         return boarding
 
     def end(self, address: BucketAddress) -> None:
-        """The flight is over: the first in line flies next, or the lane is free."""
+        """The flight is over: the first in line who can be woken flies next, or the lane is
+        free."""
         with self._lock:
             line = self._lines[address]
-            if not line:
-                del self._lines[address]
-                return
-            following = line.pop(0)
-            following.is_pilot = True
-        following.signal.set()
+            while line:
+                following = line.pop(0)
+                following.is_pilot = True
+                if following.signal.set():
+                    return
+                # Gone with its event loop: it has no place left to give up.
+                following.is_pilot, following.has_boarded = False, True
+            del self._lines[address]
 
     def give_up(self, address: BucketAddress, rider: Rider) -> bool:
         """Leave. False when it is too late: the rider's flight is under way."""
@@ -113,13 +115,3 @@ class Lanes:
     def forget(self) -> None:
         """Forget who flies and who waits."""
         self._lines = {}
-        self._lock = threading.Lock()
-
-
-_all: WeakSet[Lanes] = WeakSet()
-
-
-def forget_all() -> None:
-    """For the child of a fork: no flight of its parent's will ever end here."""
-    for lanes in _all:
-        lanes.forget()

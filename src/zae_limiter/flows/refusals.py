@@ -15,6 +15,7 @@ from ..core.composite import Bucket, BucketAddress, refill
 from ..core.judge import judge_shards
 from .bounded import Bounded
 from .charge import Charge, Shortage
+from .forks import new_lock
 
 MAX_REMEMBERED = 10_000
 DEFAULT_TTL_SECONDS = 1.0
@@ -38,7 +39,7 @@ class Refusals:
     corrections: int = 0
     _short: Bounded[BucketAddress, _Memory] = field(default_factory=lambda: Bounded(MAX_REMEMBERED))
     _corrected: Bounded[BucketAddress, int] = field(default_factory=lambda: Bounded(MAX_REMEMBERED))
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _lock: threading.Lock = field(default_factory=new_lock)
 
     def recall(self, charge: Charge, now_ms: int) -> Shortage | None:
         """The refusal that the store would answer with, if that is known."""

@@ -10,6 +10,7 @@ from itertools import islice
 
 from ..core.composite import BucketAddress
 from ..ports.io import Signal
+from .forks import forget_in_child, new_lock
 
 _REMEMBERED_NUDGES = 64
 
@@ -23,14 +24,21 @@ class Place:
     signal: Signal
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Turnstiles:
     """A queue for each bucket that someone waits for. There are as many as waiters at most."""
 
     nudges: int = 0
     _queues: dict[BucketAddress, list[Place]] = field(default_factory=dict)
     _nudged: deque[BucketAddress] = field(default_factory=lambda: deque(maxlen=_REMEMBERED_NUDGES))
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _lock: threading.Lock = field(default_factory=new_lock)
+
+    def __post_init__(self) -> None:
+        forget_in_child(self)
+
+    def forget(self) -> None:
+        """Forget who waits."""
+        self._queues = {}
 
     def busy(self, addresses: Iterable[BucketAddress]) -> BucketAddress | None:
         """The first of these buckets that someone waits for."""

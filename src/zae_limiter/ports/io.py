@@ -16,8 +16,9 @@ T = TypeVar("T")
 class Signal(Protocol):
     """Wakes one waiting flow, once. It may be set before it is waited for."""
 
-    def set(self) -> None:
-        """Wake the waiter. Safe to call from any thread, and more than once."""
+    def set(self) -> bool:
+        """Wake the waiter. Safe to call from any thread, and more than once. False when it can
+        no longer be woken, because its event loop is closed."""
 
     async def wait(self, seconds: float | None) -> bool:
         """Wait until set, at most this long by the clock; None waits however long it takes.

@@ -42,6 +42,9 @@ async def drive(
     """
     try:
         result = await flow
+    except GeneratorExit:
+        # Thrown away, maybe without a task or a loop around it.
+        raise
     except BaseException:
         await _deliver()
         raise
@@ -72,10 +75,13 @@ class _AsyncioSignal:
         self._event = asyncio.Event()
         self._clock = clock
 
-    def set(self) -> None:
+    def set(self) -> bool:
         # The waker may be a thread, or a task of another event loop.
-        if not self._loop.is_closed():
+        try:
             self._loop.call_soon_threadsafe(self._event.set)
+        except RuntimeError:
+            return False
+        return True
 
     async def wait(self, seconds: float | None) -> bool:
         if seconds is None:

@@ -32,8 +32,9 @@ class _BlockingSignal:
         self._event = threading.Event()
         self._clock = clock
 
-    def set(self) -> None:
+    def set(self) -> bool:
         self._event.set()
+        return True
 
     async def wait(self, seconds: float | None) -> bool:
         if seconds is None:

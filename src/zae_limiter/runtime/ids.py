@@ -6,7 +6,7 @@ import itertools
 import os
 import secrets
 
-from ..flows.lanes import forget_all
+from ..flows.forks import forget_other_threads
 
 _client = secrets.token_hex(3)
 _numbers = itertools.count()
@@ -29,4 +29,4 @@ def _become_another_client() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_become_another_client)
-    os.register_at_fork(after_in_child=forget_all)
+    os.register_at_fork(after_in_child=forget_other_threads)

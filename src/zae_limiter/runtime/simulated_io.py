@@ -24,10 +24,11 @@ class _SimulatedSignal:
         self._is_set = False
         self._waiter: Task | None = None
 
-    def set(self) -> None:
+    def set(self) -> bool:
         self._is_set = True
         if self._waiter is not None:
             self._io.scheduler.wake(self._waiter)
+        return True
 
     async def wait(self, seconds: float | None) -> bool:
         return await self._wait(None if seconds is None else _whole_ms(seconds), cancellable=True)

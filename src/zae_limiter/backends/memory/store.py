@@ -13,6 +13,7 @@ from collections.abc import Callable
 from ...core.composite import Bucket
 from ...core.models import BackendCapabilities
 from ...core.writes import Outcome, Write, apply
+from ...flows.forks import free_in_child
 from .audit import MemoryAudit
 from .buckets import MemoryBuckets
 from .configs import MemoryConfigs
@@ -32,7 +33,9 @@ class MemoryStore:
     )
 
     def __init__(self, apply: Callable[[Write, Bucket | None], Outcome] = apply) -> None:
-        tables = Tables(threading.RLock())
+        lock = threading.RLock()
+        free_in_child(lock)
+        tables = Tables(lock)
         self.buckets = MemoryBuckets(tables, apply)
         self.configs = MemoryConfigs(tables)
         self.entities = MemoryEntities(tables)
