@@ -26,7 +26,8 @@ Action = dict[str, Any]
 
 _GETS_PER_BATCH = 100
 _DELETES_PER_BATCH = 25
-_RESENDING = Backoff(retries=2, base_s=0.05, ceiling_s=0.2, total_s=0.5)
+# What hung for long is not tried again: whoever waits has waited enough.
+_RESENDING = Backoff(retries=2, base_s=0.05, ceiling_s=0.2, total_s=0.5, deadline_s=1.0)
 _UNPROCESSED = Backoff(retries=10, base_s=0.05, ceiling_s=1.0, total_s=5.0)
 
 
@@ -59,12 +60,13 @@ class Table:
     async def repeatable(self, operation: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """The same, for an operation that does no harm when it is carried out twice."""
         waits_s = delays(_RESENDING, self.io.entropy)
+        deadline_ms = self.io.now_ms() + 1000 * _RESENDING.deadline_s
         while True:
             try:
                 return await self.call(operation, parameters)
             except StorageUnavailable as error:
                 wait_s = next(waits_s, None)
-                if not error.ambiguous or wait_s is None:
+                if not error.ambiguous or wait_s is None or self.io.now_ms() >= deadline_ms:
                     raise
             await self.io.pause(wait_s)
 
