@@ -85,6 +85,9 @@ class Account:
         for name, change in begun["changes"].items():
             self.least[name] += min(0, change)
             self.most[name] += max(0, change)
+            if change < 0 and name != ACQUIRES:
+                # Others may have used what came back.
+                self.events.append(Event(begun["at"], name, change * MILLI, admitted=False))
 
 
 def read_books(paths: Iterable[Path]) -> Account:

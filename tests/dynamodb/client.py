@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import random
 import sys
 import time
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,6 +57,16 @@ class BodyFailed(Exception):
     """What a block raises to have its charge refunded."""
 
 
+_warned: ContextVar[list[str]] = ContextVar("_warned")
+
+
+class Warnings(logging.Handler):
+    """A refund that fails is told of in the log alone: remembered for the lease it belongs to."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        _warned.get([]).append(record.getMessage())
+
+
 @dataclass
 class Client:
     """One process's work."""
@@ -82,6 +94,7 @@ class Client:
         wanted = {"rpm": self.chance.randint(0, 3), "tpm": self.chance.randint(1, 400)}
         step = self.book.begin(wanted, acquires=1, admitted=True)
         closing: int | None = None
+        _warned.set([])
         try:
             async with self.limiter.acquire(ENTITY, RESOURCE, wanted) as lease:
                 self.book.end(step)
@@ -93,8 +106,11 @@ class Client:
         except RateLimiterUnavailable as error:
             self._mourn(error, step, closing)
         except BodyFailed as failure:
-            self.book.end(failure.args[0])
-            self.book.note("refunded")
+            if _warned.get():
+                self.book.note("not refunded")
+            else:
+                self.book.end(failure.args[0])
+                self.book.note("refunded")
         else:
             if closing is not None:
                 self.book.end(closing)
@@ -158,6 +174,7 @@ def _wait_for(gate: Path) -> None:
 
 async def run_client(task: Task) -> None:
     """Open the store, work, close it."""
+    logging.getLogger("zae_limiter").addHandler(Warnings())
     repository = await open_repository(
         task.driver, task.namespace, url=task.url, config_cache_ttl=1
     )

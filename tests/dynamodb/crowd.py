@@ -57,12 +57,16 @@ class Crowd:
         command = [sys.executable, "-m", "tests.dynamodb.client", json.dumps(asdict(task))]
         self.processes.append(subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE))
 
-    def open_gate(self) -> None:
-        """Let all begin, once all are ready."""
+    def wait_until_ready(self) -> None:
+        """Until all have come up."""
         deadline = time.monotonic() + _PATIENCE_S
         while not all(self._is_ready(number) for number in range(len(self.processes))):
             assert time.monotonic() < deadline, "some process does not come up"
             time.sleep(0.01)
+
+    def open_gate(self) -> None:
+        """Let all begin, once all are ready."""
+        self.wait_until_ready()
         self._gate.touch()
 
     def kill(self, number: int) -> None:

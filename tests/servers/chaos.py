@@ -126,6 +126,7 @@ class ChaosProxy:
         upstream = urlsplit(upstream_url)
         self._upstream = (upstream.hostname or "", upstream.port or 80)
         self._plan = itertools.chain(plan, itertools.repeat(Pass()))
+        self._choose: Callable[[Request], Act] | None = None
         self._tls = tls
         self._lock = threading.Lock()
         self._ended = threading.Event()
@@ -141,7 +142,13 @@ class ChaosProxy:
     def use(self, plan: Iterable[Act]) -> None:
         """Follow another plan from the next request on."""
         with self._lock:
+            self._choose = None
             self._plan = itertools.chain(plan, itertools.repeat(Pass()))
+
+    def use_for(self, choose: Callable[[Request], Act]) -> None:
+        """From the next request on, do to each what is chosen for it."""
+        with self._lock:
+            self._choose = choose
 
     def __enter__(self) -> ChaosProxy:
         self._run(self._accept)
@@ -191,7 +198,7 @@ class ChaosProxy:
 
     def _next_act(self, request: Request) -> Act:
         with self._lock:
-            act = next(self._plan)
+            act = self._choose(request) if self._choose else next(self._plan)
             self.requests.append((request, act))
         self.heard.set()
         return act
