@@ -26,7 +26,8 @@ from .wire.values import Item, to_item
 
 FIELDS = ("tk", "cp", "ra", "rp", "tc", "rm")
 OPERATIONS = ("lo", *(f"l{n}" for n in range(1, REMEMBERED_OPERATIONS)))
-_OPTIONAL = {"tc": 0, "rm": 0}
+_REQUIRED = FIELDS[:4]
+_SHARD_COUNTS = frozenset(1 << power for power in range(MAX_SHARDS.bit_length()))
 
 
 def bucket_key(address: BucketAddress) -> dict[str, Any]:
@@ -74,14 +75,47 @@ def decode_bucket(address: BucketAddress, item: Item) -> Bucket:
     try:
         return _decode(address, item)
     except (KeyError, TypeError, ValueError) as error:
-        reason = f"attribute {error} is missing" if isinstance(error, KeyError) else str(error)
+        reason = _misfit(item) or str(error)
         raise StoredDataError(f"bucket {schema.pk_bucket(*address)}", reason) from error
 
 
+_KINDS = {
+    "rf": "N",
+    "shard_count": "N",
+    "ac": "N",
+    "ttl": "N",
+    "cv": "S",
+    "cascade": "BOOL",
+    **dict.fromkeys(OPERATIONS, "S"),
+}
+_KIND_NAMES = {"N": "a whole number", "S": "text", "BOOL": "true or false"}
+
+
+def _misfit(item: Item) -> str | None:
+    """An attribute that is not of its kind."""
+    for attribute, value in item.items():
+        kind = "N" if _place(attribute) else _KINDS.get(attribute)
+        if kind is not None and not _is_of(kind, value):
+            return f"{attribute} is {next(iter(value.values()))!r}, not {_KIND_NAMES[kind]}"
+    return None
+
+
+def _is_of(kind: str, value: Mapping[str, Any]) -> bool:
+    if kind != "N":
+        return kind in value
+    try:
+        int(value["N"])
+    except (KeyError, ValueError):
+        return False
+    return True
+
+
 def _decode(address: BucketAddress, item: Item) -> Bucket:
+    if "rf" not in item:
+        raise ValueError("rf is missing")
     shard_count = int(item["shard_count"]["N"]) if "shard_count" in item else 1
-    if not address.shard < shard_count <= MAX_SHARDS:
-        raise ValueError(f"no shard {address.shard} of {shard_count}")
+    if shard_count not in _SHARD_COUNTS or address.shard >= shard_count:
+        raise ValueError(f"there is no shard {address.shard} of {shard_count}")
     return Bucket(
         _decode_cells(item),
         int(item["rf"]["N"]),
@@ -103,7 +137,7 @@ def _decode_cells(item: Item) -> dict[str, Cell]:
         if place is not None:
             name, field = place
             fields.setdefault(name, {})[field] = int(value["N"])
-    return {name: _cell(found) for name, found in fields.items()}
+    return {name: _cell(name, found) for name, found in fields.items()}
 
 
 @lru_cache(maxsize=4096)
@@ -113,5 +147,13 @@ def _place(attribute: str) -> tuple[str, str] | None:
     return parsed if parsed is not None and parsed[1] in FIELDS else None
 
 
-def _cell(found: Mapping[str, int]) -> Cell:
-    return Cell(*(found.get(f, _OPTIONAL[f]) if f in _OPTIONAL else found[f] for f in FIELDS))
+def _cell(name: str, found: Mapping[str, int]) -> Cell:
+    try:
+        tokens, capacity, amount, period = (found[field] for field in _REQUIRED)
+    except KeyError as error:
+        missing = schema.bucket_attr(name, error.args[0])
+        raise ValueError(f"{missing} is missing") from error
+    if amount <= 0 or period <= 0:
+        ra, rp = schema.bucket_attr(name, "ra"), schema.bucket_attr(name, "rp")
+        raise ValueError(f"{name} never refills: {ra} is {amount}, {rp} is {period}")
+    return Cell(tokens, capacity, amount, period, found.get("tc", 0), found.get("rm", 0))

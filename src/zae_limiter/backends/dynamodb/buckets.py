@@ -13,7 +13,7 @@ from .bucket_codec import address_of, bucket_key, decode_bucket
 from .bucket_writes import known_part, request_for
 from .pages import Query, read_pages
 from .table import Table
-from .wire.errors import ConditionFailed, Reason, TransactionCanceled
+from .wire.errors import ConditionFailed, Reason, RequestInvalid, TransactionCanceled
 from .wire.values import Item
 
 # A refund is sent again only when the item moved between its two forms meanwhile.
@@ -43,6 +43,9 @@ class DynamoBuckets:
             answer = await self._table.update(key, **request, ReturnValues="ALL_NEW")
         except ConditionFailed as refusal:
             return _outcome(address, write, refusal.item)
+        except RequestInvalid:
+            await self._blame([address])
+            raise
         return Granted(decode_bucket(address, answer["Attributes"]))
 
     async def _adjust(self, address: BucketAddress, write: Adjust) -> Outcome:
@@ -68,9 +71,16 @@ class DynamoBuckets:
                 _reason(address, write, reason)
                 for (address, write), reason in zip(writes, refusal.reasons, strict=True)
             ]
+        except RequestInvalid:
+            await self._blame([address for address, _ in writes])
+            raise
         # A transaction answers with no images.
         found = await self.read([address for address, _ in writes])
         return [Granted(found[a]) if a in found else ABSENT for a, _ in writes]
+
+    async def _blame(self, addresses: Sequence[BucketAddress]) -> None:
+        """A request that makes no sense may only make none to an item that is damaged."""
+        await self.read(addresses)
 
     async def read(self, addresses: Sequence[BucketAddress]) -> dict[BucketAddress, Bucket]:
         keys = [bucket_key(address) for address in addresses]
