@@ -175,21 +175,25 @@ class Crowd:
     async def at_gate(
         self, work: Work, address: BucketAddress | None = None
     ) -> asyncio.Future[Any]:
-        """Close the gate, begin, and return once the write is under way."""
+        """Close the gate, begin, and return once the write is under way, if there is one."""
         self.buckets.gate.close()
-        begun = self.call(work)
-        await until(lambda: self.buckets.under_way[address or self.home()] == 1)
-        return begun
+        return (await self.behind(work, address=address))[0]
 
     async def behind(
         self, *works: Work, address: BucketAddress | None = None
     ) -> list[asyncio.Future[Any]]:
-        """Begin one after the other, each once those before it stand in line."""
-        begun = []
+        """Begin one after the other, each once the one before it stands in line, or has its
+        write under way, or needed none."""
+        begun: list[asyncio.Future[Any]] = []
+        at = address or self.home()
         for work in works:
-            expected = self.in_line(address) + 1
+            before = self.in_line(at) + self.buckets.under_way[at]
             begun.append(self.call(work))
-            await until(lambda expected=expected: self.in_line(address) == expected)  # type: ignore[misc]
+            await until(
+                lambda before=before: (  # type: ignore[misc]
+                    begun[-1].done() or self.in_line(at) + self.buckets.under_way[at] > before
+                )
+            )
         return begun
 
     async def meet(self, *works: Work) -> list[Any]:
