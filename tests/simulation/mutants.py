@@ -13,7 +13,6 @@ from zae_limiter.core.writes import Adjust, Granted, Outcome, Write, apply
 from zae_limiter.flows.config_cache import ConfigCache
 from zae_limiter.flows.scope import Scope
 from zae_limiter.flows.send import Addressed
-from zae_limiter.flows.turnstile import Place, Turnstiles
 
 from .truth import Apply
 
@@ -78,12 +77,6 @@ def always_landed(*_: Any) -> Landing:
 def long_memory(ttl_seconds: float) -> ConfigCache:
     """Configuration is remembered longer than it should be."""
     return ConfigCache(ttl_seconds + 60)
-
-
-def join_in_front(turnstiles: Turnstiles, place: Place) -> dict[str, int]:
-    """The last to come is the first to be served."""
-    turnstiles._queues.setdefault(place.address, []).insert(0, place)
-    return {}
 
 
 FLOWS: dict[str, tuple[str, Any]] = {

@@ -21,7 +21,7 @@ from zae_limiter.testing.history import Event, worst_window
 
 from .scenario import RESOURCE, Scenario, chain
 from .truth import Applied
-from .watch import Amounts, Call, Ending, Story, add, home_of
+from .watch import Amounts, Call, Ending, Story, add
 from .world import NAMESPACE, World
 
 # All pauses of `flows.send` between the tries of one write.
@@ -33,7 +33,7 @@ def check(world: World) -> None:
     """Raise `AssertionError` for the first promise that was broken."""
     for home, history in world.truth.histories().items():
         check_items(history)
-        check_window(home, history)
+        check_window(home, history, debt_stays=home not in world.truth.expired)
         check_usage(world, home, history)
     check_charges(world)
     check_once(world)
@@ -137,7 +137,7 @@ def _check_split(parts: list[Applied]) -> None:
         assert name == WCU or held_milli == cell.tokens_milli, f"{name} not as before: {parts}"
 
 
-def check_window(home: BucketAddress, history: list[Applied]) -> None:
+def check_window(home: BucketAddress, history: list[Applied], *, debt_stays: bool) -> None:
     """4.1, with the most that the limits allowed at any time."""
     takings = [applied for applied in history if not isinstance(applied.write, Adjust)]
     leads_ms = [applied.write.at_ms - applied.at_ms for applied in takings]
@@ -146,7 +146,7 @@ def check_window(home: BucketAddress, history: list[Applied]) -> None:
         cells = [applied.after.cells[name] for applied in life]
         fastest = max(cells, key=lambda c: Fraction(c.refill_amount_milli, c.refill_period_ms))
         window = worst_window(
-            _events(life, name),
+            _events(life, name, debt_stays),
             capacity_milli=max(cell.capacity_milli for cell in cells),
             refill_amount_milli=fastest.refill_amount_milli,
             refill_period_ms=fastest.refill_period_ms,
@@ -155,14 +155,14 @@ def check_window(home: BucketAddress, history: list[Applied]) -> None:
         assert window.excess_milli <= 0, f"{name} of {home} let out too much: {window}"
 
 
-def _events(life: list[Applied], name: str) -> Iterator[Event]:
-    """Debt stays at the shard where it was made and holds back none of the others, so it
-    counts against a bucket only while that is in one piece."""
-    is_whole = all(applied.after.shard_count == 1 for applied in life)
+def _events(life: list[Applied], name: str, debt_stays: bool) -> Iterator[Event]:
+    """Debt stays at the shard where it was made and holds back none of the others, and goes
+    with an item that expires. So it counts only against a bucket that stays in one piece."""
+    counts_debt = debt_stays and all(applied.after.shard_count == 1 for applied in life)
     for applied in life:
         amount_milli = deltas_milli(applied.write).get(name, 0)
         admitted = not isinstance(applied.write, Adjust)
-        if admitted or is_whole or amount_milli < 0:
+        if admitted or counts_debt or amount_milli < 0:
             yield Event(applied.at_ms, name, amount_milli, admitted)
 
 
@@ -219,11 +219,13 @@ def check_charges(world: World) -> None:
         if call is None:
             assert not any(moved_milli.values()), f"nobody asked for {applied}"
         else:
-            key = call.story, home_of(applied.address)
+            key = call.story, applied.address.home
             add(net_milli.setdefault(key, {}), moved_milli)
     for story in world.watch.stories:
         _check_levels(story)
     for home in world.truth.histories():
+        if home in world.truth.expired:
+            continue  # What is given back to an item that is gone goes nowhere.
         stories = [s for s in world.watch.stories if home.entity_id in chain(s.entity_id)]
         if world.scenario.coalesces:
             _check_together(stories, home, net_milli)
@@ -285,7 +287,7 @@ def _late_milli(world: World, story: Story, home: BucketAddress) -> Amounts:
         return total
     for applied in world.truth.applied:
         is_late = (applied.address, applied.write.operation) in story.dismissed
-        if is_late and home_of(applied.address) == home:
+        if is_late and applied.address.home == home:
             assert not isinstance(applied.write, Adjust), f"given back by a late write: {applied}"
             add(total, deltas_milli(applied.write))
     return total
@@ -300,7 +302,7 @@ def check_once(world: World) -> None:
         if isinstance(applied.write, Adjust) or not any(deltas_milli(applied.write).values()):
             continue
         sent = world.watch.sent[applied.write.operation]
-        if sent.story.timeout is None:
+        if sent.story.timeout is None and applied.address not in world.truth.expired:
             assert (sent, applied.address) not in seen, f"charged again: {applied}"
             seen.add((sent, applied.address))
 
@@ -347,7 +349,7 @@ def _linger_ms(scenario: Scenario) -> int:
 def check_refusals(world: World) -> None:
     """4.5: who is refused at once was short at some level at some moment of the call."""
     scenario = world.scenario
-    if not scenario.is_punctual or scenario.changes_limits:
+    if not scenario.is_punctual or scenario.changes_limits or scenario.expiries:
         return
     histories = world.truth.histories()
     for story in world.watch.stories:

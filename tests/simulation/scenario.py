@@ -3,7 +3,7 @@ others, so that none hides another."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from zae_limiter import Limit
@@ -60,6 +60,7 @@ class Scenario:
     coalesces: bool
     linger_s: float
     refusal_ttl_s: int
+    expiries: int
 
     @property
     def is_punctual(self) -> bool:
@@ -89,6 +90,31 @@ def draw_parent_limits(rng: Random) -> tuple[Limit, ...]:
 
 def draw_scenario(rng: Random) -> Scenario:
     """The scenario of a seed."""
+    scenario = _draw_troubles(rng)
+    return _crowd(scenario) if rng.random() < 0.1 else scenario
+
+
+def _crowd(scenario: Scenario) -> Scenario:
+    """Many at one bucket, and nothing else to excuse a refusal."""
+    return replace(
+        scenario,
+        clients=3,
+        workers=6,
+        jobs=2,
+        entities=("alone",),
+        faults=Faults(max_delay_ms=scenario.faults.max_delay_ms),
+        skew_ms=0,
+        clock_steps=0,
+        changes=0,
+        expiries=0,
+        overrides=False,
+        waits=False,
+        coalesces=True,
+        refusal_ttl_s=0,
+    )
+
+
+def _draw_troubles(rng: Random) -> Scenario:
 
     def sometimes(chance: float, most: int) -> int:
         return rng.randint(1, most) if rng.random() < chance else 0
@@ -97,7 +123,7 @@ def draw_scenario(rng: Random) -> Scenario:
     metered = rng.random() < 0.3
     return Scenario(
         clients=rng.randint(1, 3),
-        workers=rng.choice((1, 2, 3, 3, 8)),
+        workers=rng.choice((1, 2, 3) if metered else (1, 2, 3, 3, 6)),
         jobs=rng.randint(1, 3),
         entities=family,
         defaults=draw_limits(rng),
@@ -119,6 +145,7 @@ def draw_scenario(rng: Random) -> Scenario:
         coalesces=rng.random() < 0.4,
         linger_s=rng.choice((0, 0, 0.005)),
         refusal_ttl_s=rng.choice((0, 0, 1)),
+        expiries=sometimes(0.1, 6),
     )
 
 

@@ -125,3 +125,14 @@ def test_nobody_is_refused_for_the_sake_of_one_who_is_refused_in_the_end() -> No
     desk = Desk(store, store.simulation)
     desk.do(desk.take(5), desk.take(4, after_ms=1), desk.take(3, after_ms=2))
     assert sorted(desk.log) == ["3 taken", "4 refused", "5 taken"]
+
+
+def test_whoever_is_thrown_away_in_line_for_a_bucket_does_not_block_it() -> None:
+    desk = Desk(MemoryStore())
+    assert desk.scope.lanes.start(HOME)
+    in_line = desk.take(1)
+    for _ in range(3):
+        in_line.send(None)
+    in_line.close()
+    desk.scope.lanes.end(HOME)
+    assert desk.do(desk.take(2)) == ["2 taken"]

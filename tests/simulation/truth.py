@@ -52,12 +52,13 @@ class Truth:
     applied: list[Applied] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
     landed: set[tuple[BucketAddress, str]] = field(default_factory=set)
+    expired: set[BucketAddress] = field(default_factory=set)
 
     def histories(self) -> dict[BucketAddress, list[Applied]]:
         """What was applied to each bucket, all of its shards together."""
         found: dict[BucketAddress, list[Applied]] = {}
         for applied in self.applied:
-            found.setdefault(applied.address._replace(shard=0), []).append(applied)
+            found.setdefault(applied.address.home, []).append(applied)
         return found
 
     def limits_in_force(
@@ -94,8 +95,16 @@ class TrueStore(MemoryStore):
     def __init__(self, scheduler: Scheduler, apply: Apply = apply, *, metered: bool) -> None:
         super().__init__(apply)
         self.truth = Truth(scheduler)
+        self._items = self.buckets._tables.buckets  # type: ignore[attr-defined]
         self.buckets = _TrueBuckets(self.buckets, self.truth, metered)
         self.configs = _TrueConfigs(self.configs, self.truth)
+
+    def expire(self) -> None:
+        """Drop the items whose time is over, as a store may at any moment."""
+        now_ms = self.truth.scheduler.now_ms
+        for address in [a for a, item in self._items.items() if item.is_expired(now_ms)]:
+            del self._items[address]
+            self.truth.expired.add(address.home)
 
 
 class _TrueBuckets:

@@ -23,6 +23,7 @@ from .truth import Addressed
 
 Amounts = dict[str, int]
 N = TypeVar("N", int, float)
+MINUTE_MS = 60_000
 
 
 class Ending(Enum):
@@ -36,7 +37,7 @@ class Ending(Enum):
     UNSETTLED = auto()  # the same, on the way out
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Story:
     """One acquire. Amounts are millitokens by limit name."""
 
@@ -57,6 +58,11 @@ class Story:
     troubled: set[BucketAddress] = field(default_factory=set)
     calls: int = 0
     faults: int = 0
+
+    def __repr__(self) -> str:
+        amounts = f"{self.consume} at {self.entity_id}, corrected by {self.corrected}"
+        when = f"from {self.began_ms % MINUTE_MS} to {self.decided_ms % MINUTE_MS} ms"
+        return f"<{self.ending.name} {amounts}, {when}, timeout {self.timeout}>"
 
     @property
     def override_set(self) -> LimitSet | None:
@@ -79,11 +85,11 @@ class Story:
         """What the caller takes to be charged to a bucket in the end."""
         if self.lease is None or self.ending in (Ending.FAILED, Ending.REFUSED):
             return {}
-        entries = [entry for entry in self.lease.ledger.entries if home_of(entry.address) == home]
+        entries = [entry for entry in self.lease.ledger.entries if entry.address.home == home]
         total: Amounts = {}
         for entry in entries:
             add(total, entry.charged_milli)
-        names = entries[0].limit_names if entries else ()
+        names = {name for entry in entries for name in entry.limit_names}
         add(total, {name: n * MILLI for name, n in self.corrected.items() if name in names})
         return total
 
@@ -93,13 +99,8 @@ class Story:
             operation
             for address, operations in self.doubts.items()
             for operation in operations
-            if home_of(address) == home
+            if address.home == home
         }
-
-
-def home_of(address: BucketAddress) -> BucketAddress:
-    """The bucket that an item is part of."""
-    return address._replace(shard=0)
 
 
 def add(total: dict[str, N], more: Mapping[str, N]) -> None:
@@ -172,7 +173,7 @@ class WatchedBuckets:
             answer = await call
         except StorageUnavailable:
             story.faults += 1
-            story.troubled |= {home_of(address) for address, _ in writes}
+            story.troubled |= {address.home for address, _ in writes}
             raise
         outcomes = answer if isinstance(answer, list) else [answer]
         landed = all(isinstance(outcome, Granted) for outcome in outcomes)

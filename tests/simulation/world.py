@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import cast
 from unittest.mock import patch
 
-from zae_limiter import Entity, RateLimiterUnavailable, RateLimitExceeded
+from zae_limiter import Entity, OnUnavailable, RateLimiterUnavailable, RateLimitExceeded
 from zae_limiter.core import composite
 from zae_limiter.core.shards import MAX_SHARDS
 from zae_limiter.core.writes import apply
@@ -111,7 +111,7 @@ class World:
 
     async def _work(self, client: Client, scope: Scope) -> None:
         for _ in range(self.scenario.jobs):
-            longest_ms = LONG_MS if self.rng.random() < 0.05 else 1500
+            longest_ms = LONG_MS if self.rng.random() < 0.1 else 1500
             try:
                 await client.io.sleep(self._some_ms(longest_ms) / 1000)
                 await self._job(client, scope)
@@ -143,7 +143,8 @@ class World:
 
     async def _acquire(self, scope: Scope, story: Story) -> None:
         request = make_request(story.entity_id, RESOURCE, story.consume, story.override)
-        terms = Terms(story.timeout, speculative=self.scenario.speculative)
+        mode = OnUnavailable.ALLOW if self.rng.random() < 0.2 else None
+        terms = Terms(story.timeout, mode, speculative=self.scenario.speculative)
         story.lease = await open_lease(scope, request, terms)
         story.decided_ms = self.simulation.now_ms
         try:
@@ -207,6 +208,7 @@ class World:
             *[self._step_clock] * scenario.clock_steps,
             *[self._split] * scenario.splits,
             *[self._change_limits] * scenario.changes,
+            *[self._expire] * scenario.expiries,
         ]
         for blow in blows:
             self.simulation.spawn(self.fate, self._strike(blow))
@@ -245,6 +247,10 @@ class World:
                 scope = self._scope(self.fate.io, self.store)
                 await split_shard(scope, address, found[address])
 
+    async def _expire(self) -> None:
+        await self.fate.io.sleep(self.rng.randint(0, LONG_MS) / 1000)
+        self.store.expire()
+
     async def _change_limits(self) -> None:
         scope, roll = self._scope(self.fate.io, self.store), self.rng.random()
         leaf = configure.entity_slot(self.rng.choice(LEAVES), RESOURCE)
@@ -263,7 +269,7 @@ class World:
 @contextmanager
 def _few_writes_each() -> Iterator[None]:
     """Items that are full of writes after a few, so that they are split in a short run."""
-    few = composite.Cell(8000, 8000, 8000, 1000)
+    few = composite.Cell(12_000, 12_000, 12_000, 1000)
     with patch.object(composite, "WCU_CELL", few):
         yield
 

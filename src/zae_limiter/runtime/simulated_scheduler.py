@@ -24,8 +24,9 @@ class Cancelled(BaseException):
     """Thrown into a task that was cancelled, where it waits and may be."""
 
 
-class Killed(BaseException):
-    """Thrown into every task of a process that dies: nothing it does from then on counts."""
+class Killed(GeneratorExit):
+    """Thrown into every task of a process that dies: nothing it does from then on counts, and
+    whatever it awaits raises this again."""
 
 
 class Process:

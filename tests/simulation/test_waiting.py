@@ -1,0 +1,144 @@
+"""Those who wait are served in the order in which they came, and in time or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from zae_limiter import Limit, RateLimitExceeded
+from zae_limiter.backends.memory import MemoryStore
+from zae_limiter.flows.cascade import make_request
+from zae_limiter.flows.lease import Terms, end_lease, open_lease
+from zae_limiter.flows.scope import Scope
+from zae_limiter.flows.turnstile import Place, Turnstiles
+from zae_limiter.runtime.simulated_scheduler import Task
+from zae_limiter.testing.simulation import Faults, Simulation
+
+SEEDS = 200
+AMPLE_MS = 60_000
+
+
+class WatchedTurnstiles(Turnstiles):
+    """Notes who joins a queue, in order."""
+
+    def __init__(self, note: Callable[[], None]) -> None:
+        super().__init__()
+        self._note = note
+
+    def join(self, place: Place) -> dict[str, int]:
+        self._note()
+        return super().join(place)
+
+
+class Queue:
+    """Tasks of one client that all want the same of one bucket."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = Random(seed)
+        delay_ms, jump_ms = self.rng.choice(((0, 0), (0, 0), (7, 3), (60, 0)))
+        self.is_prompt = not delay_ms and not jump_ms
+        self.simulation = Simulation(seed, jump_ms=jump_ms)
+        self.client = self.simulation.client(MemoryStore(), Faults(max_delay_ms=delay_ms))
+        self.scope = Scope(
+            self.client.store,
+            self.client.io,
+            "n",
+            turnstiles=WatchedTurnstiles(lambda: self.joined.append(self._current())),
+            coalesces=self.rng.random() < 0.5,
+        )
+        self.limits = [Limit.per_second("rps", self.rng.randint(1, 3), burst=2)]
+        self.amount = self.rng.randint(1, 2)
+        self.joined: list[Task] = []
+        self.served: list[Task] = []
+
+    def _current(self) -> Task:
+        assert self.simulation.scheduler.current is not None
+        return self.simulation.scheduler.current
+
+    def run(self, timeouts_ms: list[int]) -> None:
+        for timeout_ms in timeouts_ms:
+            self.simulation.spawn(self.client, self._wait(timeout_ms))
+        self.simulation.run()
+
+    async def _wait(self, timeout_ms: int) -> None:
+        await self.client.io.sleep(self.rng.randint(0, 1500) / 1000)
+        request = make_request("key", "api", {"rps": self.amount}, self.limits)
+        began_ms = self.simulation.now_ms
+        try:
+            lease = await open_lease(self.scope, request, Terms(timeout=timeout_ms / 1000))
+        except RateLimitExceeded:
+            return
+        finally:
+            waited_ms = self.simulation.now_ms - began_ms
+            assert waited_ms <= timeout_ms or not self.is_prompt
+        self.served.append(self._current())
+        await self.client.io.sleep(self.rng.randint(0, 500) / 1000)
+        await end_lease(lease, failed=self.rng.random() < 0.3)
+
+
+def check_order() -> None:
+    waiters = 0
+    for seed in range(SEEDS):
+        queue = Queue(seed)
+        queue.run([AMPLE_MS] * 6)
+        assert len(queue.served) == 6
+        waited = [task for task in queue.served if task in queue.joined]
+        assert waited == queue.joined, f"seed {seed}"
+        waiters += len(waited)
+    assert waiters > 2 * SEEDS
+
+
+def test_waiters_are_served_in_the_order_in_which_they_came() -> None:
+    check_order()
+
+
+def test_nobody_waits_longer_than_it_said() -> None:
+    served = 0
+    for seed in range(SEEDS):
+        queue = Queue(seed)
+        queue.run([queue.rng.randint(0, 2000) for _ in range(6)])
+        served += len(queue.served)
+    assert SEEDS < served < 5 * SEEDS
+
+
+def test_a_queue_that_serves_the_last_first_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def join_in_front(turnstiles: Turnstiles, place: Place) -> dict[str, int]:
+        turnstiles._queues.setdefault(place.address, []).insert(0, place)
+        return {}
+
+    monkeypatch.setattr(Turnstiles, "join", join_in_front)
+    with pytest.raises(AssertionError):
+        check_order()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_waiting_as_long_as_was_told_is_enough_and_a_millisecond_less_is_not(seed: int) -> None:
+    rng = Random(seed)
+    simulation = Simulation(seed)
+    client = simulation.client(MemoryStore())
+    scope = Scope(client.store, client.io, "n")
+    limits = [Limit("rps", rng.randint(1, 9), rng.randint(1, 9), rng.choice((1, 7, 60)))]
+    request = make_request("key", "api", {"rps": rng.randint(1, limits[0].capacity)}, limits)
+
+    async def take(timeout: float | None) -> None:
+        await end_lease(await open_lease(scope, request, Terms(timeout)), failed=False)
+
+    async def story() -> None:
+        error = None
+        while error is None:
+            await client.io.sleep(rng.randint(0, 300) / 1000)
+            try:
+                await take(None)
+            except RateLimitExceeded as refusal:
+                error = refusal
+        told_s, began_ms = error.retry_after_seconds, simulation.now_ms
+        with pytest.raises(RateLimitExceeded):
+            await take(told_s - 0.001)
+        assert simulation.now_ms == began_ms
+        await take(told_s)
+        assert simulation.now_ms - began_ms == round(told_s * 1000)
+
+    simulation.spawn(client, story())
+    simulation.run()
