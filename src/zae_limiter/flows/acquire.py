@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from ..core.exceptions import RateLimitExceeded
 from ..core.ledger import Ledger
 from .charge import Charge, Shortage, Taken, status_of
+from .foresee import foresee
 from .scope import Scope
 from .settle import refund
 from .take import take
@@ -28,7 +29,11 @@ class Refusal(Exception):
 
 
 async def take_all(scope: Scope, charges: Sequence[Charge], *, speculative: bool) -> Ledger:
-    """Charge every level at once. If one is short or fails, undo the others."""
+    """Charge every level at once. If one is short or fails, undo the others; if one is known
+    to be short, charge none."""
+    hopeless = foresee(scope, charges)
+    if hopeless:
+        raise Refusal(hopeless)
     outcomes: Sequence[Taken | Shortage | BaseException]
     try:
         if len(charges) == 1:

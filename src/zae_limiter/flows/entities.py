@@ -158,6 +158,7 @@ async def delete_entity(scope: Scope, entity_id: str, principal: str | None) -> 
     event = new_event(scope, AuditAction.ENTITY_DELETED, entity_id, principal)
     await scope.store.entities.delete(scope.namespace_id, entity_id, event)
     scope.cache.invalidate(entity_id)
+    scope.refusals.delete(scope.namespace_id, entity_id)
 
 
 async def get_children(scope: Scope, parent_id: str) -> list[Entity]:

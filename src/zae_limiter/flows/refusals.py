@@ -31,7 +31,8 @@ class _Memory:
 class Refusals:
     """What this process was lately refused. `ttl_seconds` of nothing remembers nothing.
 
-    `corrections` counts what this process gave back or corrected, at any bucket.
+    `corrections` counts what this process gave back or corrected, at any bucket, and `recalled`
+    the requests that were refused without a call.
     """
 
     ttl_seconds: float = DEFAULT_TTL_SECONDS
@@ -39,7 +40,13 @@ class Refusals:
     corrections: int = 0
     _short: Bounded[BucketAddress, _Memory] = field(default_factory=lambda: Bounded(MAX_REMEMBERED))
     _corrected: Bounded[BucketAddress, int] = field(default_factory=lambda: Bounded(MAX_REMEMBERED))
+    _deleted: int = 0
     _lock: threading.Lock = field(default_factory=new_lock)
+
+    @property
+    def is_empty(self) -> bool:
+        """True when nothing is remembered."""
+        return not len(self._short)
 
     def recall(self, charge: Charge, now_ms: int) -> Shortage | None:
         """The refusal that the store would answer with, if that is known."""
@@ -48,10 +55,7 @@ class Refusals:
             return None
         shards = [refill(bucket, now_ms) for bucket in memory.shards]
         wait_ms = judge_shards(shards, charge.intent.takes_milli).wait_ms
-        if not wait_ms:
-            return None
-        self.recalled += 1
-        return Shortage(charge, shards, wait_ms)
+        return Shortage(charge, shards, wait_ms) if wait_ms else None
 
     def _holds(self, memory: _Memory, charge: Charge, now_ms: int) -> bool:
         known = memory.shards[0].fingerprint == charge.limits.fingerprint
@@ -65,7 +69,7 @@ class Refusals:
         home = short.charge.address.home
         memory = _Memory(short.shards, now_ms + int(self.ttl_seconds * 1000))
         with self._lock:
-            if self._corrected.get(home, 0) <= corrections:
+            if max(self._corrected.get(home, 0), self._deleted) <= corrections:
                 self._short.put(home, memory)
 
     def forget(self, address: BucketAddress) -> None:
@@ -83,3 +87,10 @@ class Refusals:
             self._corrected.discard(home)
             self._corrected.put(home, self.corrections)
             self._short.discard(home)
+
+    def delete(self, namespace_id: str, entity_id: str) -> None:
+        """All buckets of an entity are gone."""
+        with self._lock:
+            self.corrections += 1
+            self._deleted = self.corrections
+            self._short.discard_where(lambda home: home[:2] == (namespace_id, entity_id))

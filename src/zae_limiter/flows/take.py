@@ -34,9 +34,6 @@ _OTHER_SHARDS = 2
 
 async def take(scope: Scope, charge: Charge, *, speculative: bool = True) -> Taken | Shortage:
     """Charge the bucket, in one call when the item that is drawn has the balance."""
-    known = scope.refusals.recall(charge, scope.io.now_ms())
-    if known is not None:
-        return known
     corrections = scope.refusals.corrections
     outcome = await _take_anywhere(scope, charge, speculative)
     if isinstance(outcome, Shortage):
