@@ -112,8 +112,16 @@ class SyncAcquisition:
         self._terms = terms
 
     def __enter__(self) -> SyncLease:
-        self._record = run(flows.open_lease(self._scope, self._request, self._terms))
-        return SyncLease(self._record)
+        record = None
+        try:
+            record = run(flows.open_lease(self._scope, self._request, self._terms))
+            self._record = record
+            return SyncLease(record)
+        except BaseException:
+            # An interrupt may arrive between the charge and the block.
+            if record is not None:
+                run(_take_back(record))
+            raise
 
     def __exit__(
         self,

@@ -214,13 +214,13 @@ async def test_an_appointed_pilot_that_is_cancelled_hands_over(url: str) -> None
         await ready(it)
         first = await it.at_gate(take(it.limiter, rpm=1))
         pilot, *others = await it.behind(*(take(it.limiter, rpm=10) for _ in range(4)))
-        end = it.scope.lanes.end
+        leave = it.scope.lanes.leave
 
-        def end_and_cancel(address: BucketAddress) -> None:
-            end(address)
+        def leave_and_cancel(address: BucketAddress, who: object) -> None:
+            leave(address, who)
             pilot.cancel()
 
-        it.scope.lanes.end = end_and_cancel  # type: ignore[method-assign]
+        it.scope.lanes.leave = leave_and_cancel  # type: ignore[method-assign]
         it.buckets.gate.open()
         assert all(await asyncio.gather(first, *others))
         assert await cancelled(pilot)

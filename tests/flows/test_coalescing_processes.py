@@ -173,11 +173,10 @@ async def test_event_loops_of_several_threads_share_flights(
         loops: set[int] = set()
         shared = repository.scope.lanes.board
 
-        def board(*arguments: Any) -> Any:
-            boarded: list[Any] = shared(*arguments)
-            found = {id(rider.signal._loop) for rider in boarded}
+        def board(address: BucketAddress, riders: list[Any], can_ride: Any) -> None:
+            shared(address, riders, can_ride)
+            found = {id(rider.signal._loop) for rider in riders}
             loops.update(found - {id(asyncio.get_running_loop())})
-            return boarded
 
         monkeypatch.setattr(repository.scope.lanes, "board", board)
 

@@ -41,13 +41,12 @@ async def take_all(scope: Scope, charges: Sequence[Charge], *, speculative: bool
         else:
             flows = [take(scope, charge, speculative=speculative) for charge in charges]
             outcomes = await scope.io.gather(flows)
+        if all(isinstance(outcome, Taken) for outcome in outcomes):
+            return _ledger(charges)
+        raise _worst(outcomes)
     except BaseException:
         await undo(scope, charges)
         raise
-    if all(isinstance(outcome, Taken) for outcome in outcomes):
-        return _ledger(charges)
-    await undo(scope, charges)
-    raise _worst(outcomes)
 
 
 def _worst(outcomes: Sequence[Taken | Shortage | BaseException]) -> BaseException:
@@ -65,7 +64,9 @@ def _ledger(charges: Sequence[Charge]) -> Ledger:
 
 async def undo(scope: Scope, charges: Sequence[Charge]) -> None:
     """Give back what these charges took, also where the answer never arrived."""
-    for charge in charges:
-        if charge.sent:
-            await find_out(scope, charge)
-    await refund(scope, _ledger(charges))
+    try:
+        for charge in charges:
+            if charge.sent:
+                await find_out(scope, charge)
+    finally:
+        await refund(scope, _ledger(charges))

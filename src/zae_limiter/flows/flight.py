@@ -23,10 +23,18 @@ async def ride(
 ) -> Rider:
     """Wait for the next flight, or be its pilot; returns with the outcome, or raises it."""
     rider = Rider(scope.io.signal(), load)
-    scope.lanes.join(address, rider)
-    interruption = await _wait(scope.lanes, address, rider)
-    if rider.is_pilot:
-        await _pilot(scope, address, rider, together, can_ride)
+    try:
+        scope.lanes.join(address, rider)
+        interruption = await _wait(scope.lanes, address, rider)
+        if rider.is_pilot:
+            await _pilot(scope, address, rider, together, can_ride)
+    finally:
+        if rider.is_pilot or not rider.has_boarded:
+            try:
+                scope.lanes.leave(address, rider)
+            except BaseException:
+                scope.lanes.leave(address, rider)
+                raise
     if interruption is not None:
         raise interruption
     if isinstance(rider.outcome, BaseException):
@@ -63,30 +71,31 @@ async def _pilot(
     can_ride: Callable[[Rider], bool],
 ) -> None:
     riders = [pilot]
+    failure: BaseException | None = None
     try:
         if scope.coalesces:
             if scope.linger_s:
                 await scope.io.pause(scope.linger_s)
-            riders += scope.lanes.board(address, can_ride)
+            scope.lanes.board(address, riders, can_ride)
         await together(riders)
     except BaseException as error:
-        _fail(riders, error)
+        failure = error
         if not isinstance(error, Exception):
             raise
     finally:
-        scope.lanes.end(address)
-        for rider in riders[1:]:
-            rider.signal.set()
+        try:
+            _land(riders, failure)
+        except BaseException:
+            _land(riders, failure)
+            raise
 
 
-def _fail(riders: Sequence[Rider], error: BaseException) -> None:
+def _land(riders: Sequence[Rider], failure: BaseException | None) -> None:
     """One flight failing fails its riders. What is no failure of the flight, such as an
     interrupt, is the pilot's alone; the others only learn that nobody knows the outcome."""
     for rider in riders:
         if rider.outcome is None:
-            shared = rider is riders[0] or isinstance(error, Exception)
-            rider.outcome = (
-                error
-                if shared
-                else StorageUnavailable("The write was interrupted", error, ambiguous=True)
-            )
+            shared = rider is riders[0] or isinstance(failure, Exception)
+            interrupted = StorageUnavailable("The write was interrupted", failure, ambiguous=True)
+            rider.outcome = failure if failure is not None and shared else interrupted
+        rider.signal.set()

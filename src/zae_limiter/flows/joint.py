@@ -31,11 +31,15 @@ async def take_joined(
 ) -> Taken | Shortage:
     """Charge one item, together with whoever else of this process charges it now."""
     address = charge.address
-    if scope.lanes.start(address):
-        try:
+    try:
+        if scope.lanes.start(address, charge):
             return await take_here(scope, charge, speculative)
-        finally:
-            scope.lanes.end(address)
+    finally:
+        try:
+            scope.lanes.leave(address, charge)
+        except BaseException:
+            scope.lanes.leave(address, charge)
+            raise
 
     async def together(riders: Sequence[Rider]) -> None:
         await _take_together(scope, riders, speculative, take_here)

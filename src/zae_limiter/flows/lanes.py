@@ -3,6 +3,10 @@
 Whoever finds the lane of an item free flies at once: an idle bucket adds no latency. When a
 flight ends, the first who waits becomes the pilot of the next, and takes along all who can
 ride with it.
+
+An interrupt may arrive between any two steps, also while another is being dealt with. A lane
+that stayed taken would stop everyone for ever. So whoever may have taken one leaves it
+whatever happens, and leaves again if an interrupt came in the midst of leaving.
 """
 
 from __future__ import annotations
@@ -49,27 +53,33 @@ class Rider:
 
 
 class Lanes:
-    """The lanes in use. Any number of threads and tasks may share one."""
+    """The lanes in use, who flies in them and who waits. Any number of threads and tasks may
+    share one."""
 
     def __init__(self) -> None:
+        self._owners: dict[BucketAddress, object] = {}
         self._lines: dict[BucketAddress, list[Rider]] = {}
         self._lock = new_lock()
         forget_in_child(self)
 
-    def start(self, address: BucketAddress) -> bool:
+    def start(self, address: BucketAddress, owner: object) -> bool:
         """Take the lane, if it is free."""
         with self._lock:
-            if address in self._lines:
+            if address in self._owners:
                 return False
-            self._lines[address] = []
+            self._take(address, owner)
             return True
+
+    def _take(self, address: BucketAddress, owner: object) -> None:
+        self._lines[address] = []
+        self._owners[address] = owner
 
     def join(self, address: BucketAddress, rider: Rider) -> None:
         """Stand in line, or take the lane as pilot if it has come free meanwhile."""
         with self._lock:
             line = self._lines.get(address)
             if line is None:
-                self._lines[address] = []
+                self._take(address, rider)
                 rider.is_pilot = True
             elif len(line) < MAX_WAITING or isinstance(rider.load, Correction):
                 # Corrections are as many as there are leases; turned away, tokens would be lost.
@@ -77,41 +87,54 @@ class Lanes:
             else:
                 raise StorageUnavailable(f"{MAX_WAITING} wait for {address}", retryable=False)
 
-    def board(self, address: BucketAddress, can_ride: Callable[[Rider], bool]) -> list[Rider]:
-        """Those in line who can ride along; they leave the line."""
+    def board(
+        self, address: BucketAddress, riders: list[Rider], can_ride: Callable[[Rider], bool]
+    ) -> None:
+        """Let those in line who can ride along join the riders; they leave the line."""
         with self._lock:
             line = self._lines[address]
             boarding = [rider for rider in line if can_ride(rider)]
-            self._lines[address] = [rider for rider in line if not can_ride(rider)]
+            staying = [rider for rider in line if not can_ride(rider)]
+            riders += boarding
             for rider in boarding:
                 rider.has_boarded = True
-        return boarding
+            self._lines[address] = staying
 
-    def end(self, address: BucketAddress) -> None:
-        """The flight is over: the first in line who can be woken flies next, or the lane is
-        free."""
+    def leave(self, address: BucketAddress, who: object) -> None:
+        """Give the lane, or the place in its line, up: the first in line who can be woken flies
+        next, or the lane is free. Leaving again, or where one never was, does no harm."""
+        while True:
+            pilot = self._hand_over(address, who)
+            if not isinstance(pilot, Rider):
+                return
+            pilot.is_pilot = True
+            if pilot.signal.set():
+                return
+            # Gone with its event loop.
+            pilot.is_pilot, pilot.has_boarded = False, True
+            who = pilot
+
+    def _hand_over(self, address: BucketAddress, who: object) -> object:
+        """Take someone out, and return whose the lane is then."""
         with self._lock:
-            line = self._lines[address]
-            while line:
-                following = line.pop(0)
-                following.is_pilot = True
-                if following.signal.set():
-                    return
-                # Gone with its event loop: it has no place left to give up.
-                following.is_pilot, following.has_boarded = False, True
-            del self._lines[address]
+            line = [rider for rider in self._lines.get(address, ()) if rider is not who]
+            pilot = self._owners.get(address)
+            if pilot is who:
+                pilot = line.pop(0) if line else None
+            if pilot is None:
+                self._lines.pop(address, None)
+                self._owners.pop(address, None)
+            else:
+                self._lines[address] = line
+                self._owners[address] = pilot
+        return pilot
 
     def give_up(self, address: BucketAddress, rider: Rider) -> bool:
         """Leave. False when it is too late: the rider's flight is under way."""
-        with self._lock:
-            if rider.has_boarded:
-                return False
-            if not rider.is_pilot:
-                self._lines[address].remove(rider)
-                return True
-        self.end(address)
-        return True
+        self.leave(address, rider)
+        return not rider.has_boarded
 
     def forget(self) -> None:
         """Forget who flies and who waits."""
+        self._owners = {}
         self._lines = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 
 from ..core.composite import Bucket, BucketAddress
 from ..core.exceptions import StorageUnavailable
@@ -42,6 +43,21 @@ async def send_all(scope: Scope, writes: Sequence[Addressed]) -> list[Outcome]:
 def _operations(*seen: Bucket | None) -> set[str]:
     """What had been done to these buckets when they were last seen."""
     return {operation for bucket in seen if bucket is not None for operation in bucket.recent}
+
+
+async def send_surely(scope: Scope, address: BucketAddress, write: Write) -> Outcome:
+    """Carry out a write that is owed, even if an interrupt arrives meanwhile: it is raised
+    afterwards."""
+    known = _operations(scope.images.get(address))
+    try:
+        return await send(scope, address, write)
+    except Exception:
+        raise
+    except BaseException as interruption:
+        unknown = StorageUnavailable("The write was interrupted", interruption, ambiguous=True)
+        with suppress(StorageUnavailable):
+            await _send_again(scope, [(address, write)], known, unknown)
+        raise
 
 
 async def _send_again(

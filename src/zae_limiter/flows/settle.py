@@ -13,7 +13,7 @@ from .charge import ONE_WRITE_MILLI
 from .flight import ride
 from .lanes import Corrected, Correction, Rider
 from .scope import Scope
-from .send import send
+from .send import send_surely
 
 logger = logging.getLogger("zae_limiter")
 
@@ -50,12 +50,16 @@ async def settle(scope: Scope, ledger: Ledger) -> None:
 
 
 async def _adjust(scope: Scope, address: BucketAddress, correction: Correction) -> None:
-    if scope.lanes.start(address):
-        try:
+    try:
+        if scope.lanes.start(address, correction):
             await _send(scope, address, correction)
-        finally:
-            scope.lanes.end(address)
-        return
+            return
+    finally:
+        try:
+            scope.lanes.leave(address, correction)
+        except BaseException:
+            scope.lanes.leave(address, correction)
+            raise
 
     async def together(riders: Sequence[Rider]) -> None:
         await _send(scope, address, _sum(riders))
@@ -88,7 +92,7 @@ async def _send(scope: Scope, address: BucketAddress, correction: Correction) ->
     seen = scope.images.get(address)
     write = Adjust(io.operation_id(), io.now_ms(), deltas_milli, correction.acquires, seen)
     try:
-        await send(scope, address, write)
+        await send_surely(scope, address, write)
     finally:
         # Not before: a refusal that comes back meanwhile may be older than the correction.
         scope.refusals.correct(address)

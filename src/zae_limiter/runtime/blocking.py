@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from ..core.operations import operation_id
@@ -28,26 +29,34 @@ def run(flow: Coroutine[Any, Any, T]) -> T:
 
 
 class _BlockingSignal:
+    """A lock that is free once the signal is set. `threading.Event` would do, if an interrupt
+    did not leave its lock in disorder."""
+
     def __init__(self, clock: Clock) -> None:
-        self._event = threading.Event()
         self._clock = clock
+        self._is_set = False
+        self._gate = threading.Lock()
+        self._gate.acquire()
 
     def set(self) -> bool:
-        self._event.set()
+        self._is_set = True
+        # Whoever sets it a second time finds the gate open.
+        with suppress(RuntimeError):
+            self._gate.release()
         return True
 
     async def wait(self, seconds: float | None) -> bool:
-        if seconds is None:
-            return self._event.wait()
-        if not self._event.is_set() and self._clock.pass_time(seconds):
-            return self._event.is_set()
-        return self._event.wait(seconds)
+        if self._is_set:
+            return True
+        if seconds is not None and self._clock.pass_time(seconds):
+            return self._is_set
+        return self._gate.acquire(timeout=-1 if seconds is None else seconds) or self._is_set
 
     async def hold(self) -> None:
         interruption: BaseException | None = None
-        while not self._event.is_set():
+        while not self._is_set:
             try:
-                self._event.wait()
+                self._gate.acquire()
             except BaseException as error:
                 interruption = interruption or error
         if interruption is not None:

@@ -1,0 +1,107 @@
+"""Signals that arrive anywhere in the blocking facade, as Ctrl-C does."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+    import logging, random, signal, sys, threading, time, warnings
+    from zae_limiter import Limit, RateLimiterUnavailable, SyncRateLimiter, SyncRepository
+
+    # What was interrupted before it began was never awaited.
+    warnings.simplefilter("ignore", RuntimeWarning)
+    logging.disable()
+
+    class Interrupt(BaseException):
+        pass
+
+    def interrupt(number, frame):
+        global armed, raised
+        if armed:
+            armed = False
+            raised += 1
+            raise Interrupt
+
+    def unraisable(what):
+        # Python itself drops what is raised while it deletes an object.
+        global dropped
+        dropped += 1
+
+    def acquire(fail):
+        with limiter.acquire("key", "gpt-4", {"rpm": 10}) as lease:
+            lease.adjust(rpm=1)
+            if fail:
+                raise ZeroDivisionError
+
+    def busy():
+        # Who rode with an interrupted write cannot know what became of it.
+        while not stop.is_set():
+            try:
+                acquire(False)
+            except RateLimiterUnavailable:
+                pass
+
+    random.seed(int(sys.argv[3]))
+    signal.signal(signal.SIGALRM, interrupt)
+    repository = SyncRepository.open(url=sys.argv[1])
+    limiter = SyncRateLimiter(repository, default_limits=[Limit.per_hour("rpm", 10**9)])
+    limiter.create_entity("key", parent_id="org", cascade=True)
+    start = time.perf_counter()
+    for _ in range(50):
+        acquire(False)
+    longest_s = (time.perf_counter() - start) / 50 * 1.2
+    sys.unraisablehook = unraisable
+    stop = threading.Event()
+    others = [threading.Thread(target=busy, daemon=True) for _ in range(int(sys.argv[4]))]
+    for other in others:
+        other.start()
+    armed, raised, caught, dropped, kept = False, 0, 0, 0, 50
+    for attempt in range(int(sys.argv[2])):
+        try:
+            armed = True
+            signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-6, longest_s))
+            try:
+                acquire(attempt % 2)
+                kept += 1
+            except (ZeroDivisionError, RateLimiterUnavailable):
+                pass
+            armed = False
+        except Interrupt:
+            caught += 1
+            kept += 1
+    stop.set()
+    for other in others:
+        other.join(timeout=20)
+    acquire(False)
+    used = [repository.get_bucket(x, "gpt-4", "rpm").total_consumed_milli for x in ("key", "org")]
+    print("raised all", raised == caught + dropped, "of many", raised > 20)
+    print("all threads ended", not any(other.is_alive() for other in others))
+    print("books", bool(others) or all(0 < u <= (kept + 1) * 11_000 for u in used))
+"""
+
+
+@pytest.mark.parametrize("others", [0, 3])
+@pytest.mark.parametrize("store", ["memory", "sqlite"])
+def test_an_interrupt_anywhere_is_raised_and_blocks_nobody_for_ever(
+    store: str, others: int, tmp_path: Path
+) -> None:
+    """Nor is anything given back twice. What is being given back when it arrives may stay
+    charged."""
+    url = "memory://" if store == "memory" else f"sqlite:///{tmp_path / 'limits.db'}"
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(PROGRAM), url, "600", "1", str(others)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == [
+        "raised all True of many True",
+        "all threads ended True",
+        "books True",
+    ]

@@ -1,0 +1,410 @@
+"""What happens while the store cannot answer: at every point, as the mode in force has it."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.drivers import Awaited, Driver, World, balance, limiter_on, take
+from zae_limiter import (
+    Limit,
+    OnUnavailable,
+    RateLimiter,
+    RateLimiterUnavailable,
+    Repository,
+    StorageUnavailable,
+    StoredDataError,
+    SyncRepository,
+    ValidationError,
+)
+from zae_limiter.backends.sqlite import SqliteStore
+from zae_limiter.core.composite import BucketAddress
+from zae_limiter.core.writes import Adjust, Outcome, Write
+from zae_limiter.flows import namespaces
+from zae_limiter.flows.scope import Scope
+from zae_limiter.runtime.asyncio_driver import AsyncioIo
+from zae_limiter.runtime.blocking import BlockingIo, run
+
+RPM = Limit.per_minute("rpm", 100)
+ALLOW, BLOCK = OnUnavailable.ALLOW, OnUnavailable.BLOCK
+on_a_file = pytest.mark.parametrize("store_kind", ["sqlite"], indirect=True)
+
+
+class Outage:
+    """The file is gone, and comes back."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._away = path.with_suffix(".away")
+
+    def begin(self) -> None:
+        self._path.rename(self._away)
+
+    def end(self) -> None:
+        self._away.rename(self._path)
+
+    def __enter__(self) -> Outage:
+        self.begin()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.end()
+
+
+@pytest.fixture
+async def outage(world: World) -> Outage:
+    repository = world.repository
+    await repository.set_resource_defaults("gpt-4", [RPM])
+    await repository.create_entity("key-1", parent_id="org", cascade=True)
+    return Outage(world.path)
+
+
+async def balances(world: World) -> tuple[dict[str, int], dict[str, int]]:
+    return await balance(world.repository), await balance(world.repository, "org")
+
+
+async def acquire(limiter: RateLimiter, mode: OnUnavailable | None = None, amount: int = 10) -> Any:
+    return await take(limiter, on_unavailable=mode, rpm=amount)
+
+
+async def warm(world: World) -> RateLimiter:
+    limiter = world.limiter()
+    await acquire(limiter)
+    return limiter
+
+
+@on_a_file
+@pytest.mark.parametrize("known", [False, True], ids=["config read", "first write"])
+async def test_block_says_so_and_charges_nothing(world: World, outage: Outage, known: bool) -> None:
+    limiter = await warm(world) if known else world.limiter()
+    before = await balances(world)
+    with outage, pytest.raises(RateLimiterUnavailable) as refused:
+        await acquire(limiter)
+    error = refused.value
+    assert not isinstance(error, StorageUnavailable)
+    assert isinstance(error.cause, StorageUnavailable)
+    assert (error.entity_id, error.resource, error.stack_name) == ("key-1", "gpt-4", world.url)
+    assert "key-1" in str(error)
+    assert await balances(world) == before
+    await acquire(limiter)
+
+
+@on_a_file
+@pytest.mark.parametrize("known", [False, True], ids=["config read", "first write"])
+@pytest.mark.parametrize("timeout", [None, 5])
+async def test_allow_lets_it_pass_uncharged(
+    world: World, outage: Outage, known: bool, timeout: float | None
+) -> None:
+    limiter = await warm(world) if known else world.limiter()
+    before = await balances(world)
+    with outage:
+        async with limiter.acquire(
+            "key-1", "gpt-4", {"rpm": 10}, on_unavailable=ALLOW, timeout=timeout
+        ) as lease:
+            assert lease.degraded
+            assert (lease.entries, lease.consumed) == ([], {})
+            await lease.consume(rpm=5)
+            await lease.adjust(rpm=5)
+            await lease.release(rpm=1)
+            assert lease.consumed == {}
+    assert await balances(world) == before
+    assert not (await acquire(limiter)).degraded
+
+
+@on_a_file
+async def test_a_degraded_lease_still_checks_its_amounts(world: World, outage: Outage) -> None:
+    limiter = world.limiter(on_unavailable=ALLOW)
+    with outage:
+        async with limiter.acquire("key-1", "gpt-4", {"rpm": 10}) as lease:
+            assert lease.degraded
+            with pytest.raises(ValidationError):
+                await lease.consume(rpm=-1)
+            with pytest.raises(ValidationError):
+                await lease.adjust(rpm=1.5)  # type: ignore[arg-type]
+
+
+@on_a_file
+@pytest.mark.parametrize(
+    ("call", "stored", "constructor", "passes"),
+    [
+        (None, None, None, False),
+        (None, None, ALLOW, True),
+        (None, None, BLOCK, False),
+        (None, "block", ALLOW, False),
+        (None, "allow", BLOCK, True),
+        (BLOCK, "allow", ALLOW, False),
+        (ALLOW, "block", BLOCK, True),
+    ],
+)
+async def test_the_call_decides_then_what_is_stored_then_the_constructor(
+    world: World,
+    outage: Outage,
+    call: OnUnavailable | None,
+    stored: Any,
+    constructor: OnUnavailable | None,
+    passes: bool,
+) -> None:
+    if stored is not None:
+        await world.repository.set_system_defaults([RPM], stored)
+    limiter = limiter_on(world.stranger(), on_unavailable=constructor)
+    await acquire(limiter)
+    world.clock.advance(3600)
+    with outage:
+        if passes:
+            assert (await acquire(limiter, call)).degraded
+        else:
+            with pytest.raises(RateLimiterUnavailable):
+                await acquire(limiter, call)
+
+
+@on_a_file
+async def test_the_stored_mode_is_remembered_while_it_cannot_be_read(
+    world: World, outage: Outage
+) -> None:
+    repository = world.stranger()
+    assert await repository.resolve_on_unavailable() == "block"
+    await world.repository.set_system_defaults([RPM], "allow")
+    world.clock.advance(60)
+    assert await repository.resolve_on_unavailable() == "allow"
+    world.clock.advance(3600)
+    with outage:
+        assert await repository.resolve_on_unavailable() == "allow"
+        assert await world.stranger().resolve_on_unavailable() == "block"
+
+
+@on_a_file
+async def test_a_mode_that_was_set_here_counts_at_once(world: World, outage: Outage) -> None:
+    limiter = world.limiter()
+    await limiter.set_system_defaults([RPM], ALLOW)
+    with outage:
+        assert (await acquire(limiter)).degraded
+    await limiter.delete_system_defaults()
+    with outage, pytest.raises(RateLimiterUnavailable):
+        await acquire(limiter)
+
+
+@on_a_file
+async def test_an_outage_before_the_corrections_blocks_or_passes(
+    world: World, outage: Outage
+) -> None:
+    limiter = world.limiter()
+
+    async def work(mode: OnUnavailable) -> None:
+        async with limiter.acquire("key-1", "gpt-4", {"rpm": 10}, on_unavailable=mode) as lease:
+            await lease.adjust(rpm=5)
+            outage.begin()
+
+    with pytest.raises(RateLimiterUnavailable):
+        await work(BLOCK)
+    outage.end()
+    assert await balances(world) == ({"rpm": 90_000}, {"rpm": 90_000})
+    await work(ALLOW)
+    outage.end()
+    assert await balances(world) == ({"rpm": 80_000}, {"rpm": 80_000})
+
+
+@on_a_file
+@pytest.mark.parametrize("mode", [ALLOW, BLOCK])
+async def test_an_outage_before_the_refund_does_not_hide_what_went_wrong(
+    world: World,
+    outage: Outage,
+    mode: OnUnavailable,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    limiter = world.limiter()
+
+    async def work() -> None:
+        async with limiter.acquire("key-1", "gpt-4", {"rpm": 10}, on_unavailable=mode):
+            outage.begin()
+            raise ZeroDivisionError
+
+    with caplog.at_level(logging.WARNING, "zae_limiter"), pytest.raises(ZeroDivisionError):
+        await work()
+    outage.end()
+    assert "Refund failed" in caplog.text
+    assert await balances(world) == ({"rpm": 90_000}, {"rpm": 90_000})
+
+
+@on_a_file
+async def test_an_outage_before_a_lease_consumes_more_blocks_or_passes(
+    world: World, outage: Outage
+) -> None:
+    limiter = world.limiter()
+
+    async def work(mode: OnUnavailable) -> None:
+        async with limiter.acquire("key-1", "gpt-4", {"rpm": 10}, on_unavailable=mode) as lease:
+            with outage:
+                await lease.consume(rpm=5)
+            assert lease.consumed == {"rpm": 20}
+
+    with pytest.raises(RateLimiterUnavailable):
+        await work(BLOCK)
+    assert await balances(world) == ({"rpm": 100_000}, {"rpm": 100_000})
+    await work(ALLOW)
+    assert await balances(world) == ({"rpm": 90_000}, {"rpm": 90_000})
+
+
+@on_a_file
+async def test_availability_tells_of_an_outage_and_never_raises(
+    world: World, outage: Outage
+) -> None:
+    limiter, repository = world.limiter(), world.repository
+    assert await limiter.is_available()
+    assert await repository.ping()
+    with outage:
+        assert not await limiter.is_available()
+        assert not await repository.ping()
+    assert await limiter.is_available()
+
+
+@on_a_file
+async def test_questions_and_changes_raise_whatever_the_mode(world: World, outage: Outage) -> None:
+    limiter = world.limiter(on_unavailable=ALLOW)
+    with outage:
+        for call in (
+            limiter.available("key-1", "gpt-4"),
+            limiter.time_until_available("key-1", "gpt-4", {}),
+            limiter.get_entity("key-1"),
+            limiter.create_entity("key-2"),
+            limiter.set_limits("key-1", [RPM]),
+            limiter.get_resource_capacity("gpt-4", "rpm"),
+            limiter.get_usage_snapshots("key-1"),
+        ):
+            with pytest.raises(RateLimiterUnavailable):
+                await call
+    assert await limiter.get_entity("key-2") is None
+
+
+class FailingFor:
+    """The store's buckets, of which those of one entity cannot be written to."""
+
+    def __init__(self, buckets: Any, entity_id: str, *, lands: bool = False) -> None:
+        self._buckets = buckets
+        self._entity_id = entity_id
+        self._lands = lands
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._buckets, name)
+
+    async def write(self, address: BucketAddress, write: Write) -> Outcome:
+        if address.entity_id != self._entity_id or isinstance(write, Adjust):
+            outcome: Outcome = await self._buckets.write(address, write)
+            return outcome
+        if self._lands:
+            await self._buckets.write(address, write)
+        raise StorageUnavailable("no answer", retryable=False, ambiguous=self._lands)
+
+
+@pytest.mark.parametrize("lands", [False, True], ids=["refused", "answer lost"])
+@pytest.mark.parametrize("failing", ["key-1", "org"])
+async def test_a_level_that_cannot_be_charged_leaves_no_level_charged(
+    world: World, failing: str, lands: bool
+) -> None:
+    limiter = world.limiter(default_limits=[RPM])
+    await limiter.create_entity("key-1", parent_id="org", cascade=True)
+    await acquire(limiter)
+    before = await balances(world)
+    store: Any = world.scope.store
+    healthy, store.buckets = store.buckets, FailingFor(store.buckets, failing, lands=lands)
+    with pytest.raises(RateLimiterUnavailable):
+        await acquire(limiter, BLOCK)
+    assert (await acquire(limiter, ALLOW)).degraded
+    store.buckets = healthy
+    assert await balances(world) == before
+    for entity_id in ("key-1", "org"):
+        (state,) = await world.repository.get_buckets(entity_id)
+        assert state.total_consumed_milli == 10_000
+
+
+@on_a_file
+async def test_what_is_damaged_is_not_taken_for_an_outage(world: World, outage: Outage) -> None:
+    limiter = await warm(world)
+    with closing(sqlite3.connect(world.path)) as db, db:
+        db.execute("UPDATE buckets SET state = 'nonsense' WHERE entity_id = 'org'")
+    with pytest.raises(StoredDataError) as refused:
+        await acquire(limiter, ALLOW)
+    assert "org" in refused.value.record
+    assert await balance(world.repository) == {"rpm": 90_000}
+
+
+async def test_a_programming_error_of_a_store_surfaces_as_it_is(world: World) -> None:
+    limiter = world.limiter(default_limits=[RPM])
+    await acquire(limiter)
+    before = await balance(world.repository)
+    store: Any = world.scope.store
+
+    class Broken:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(healthy, name)
+
+        async def write(self, address: BucketAddress, write: Write) -> Outcome:
+            raise ZeroDivisionError
+
+    healthy, store.buckets = store.buckets, Broken()
+    with pytest.raises(ZeroDivisionError):
+        await acquire(limiter, ALLOW)
+    store.buckets = healthy
+    assert await balance(world.repository) == before
+
+
+async def open_impatient(driver: Driver, path: Path) -> Repository:
+    """A repository that waits for a lock only for a moment."""
+    if driver == "asyncio":
+        io = AsyncioIo()
+        store = await SqliteStore.open(str(path), io, create=True, wait_s=0.02)
+        record = await namespaces.register(store, io, "default")
+        return Repository(Scope(store, io, record.namespace_id), "default", owns_store=True)
+    blocking = BlockingIo()
+    opened = run(SqliteStore.open(str(path), blocking, create=True, wait_s=0.02))
+    made = run(namespaces.register(opened, blocking, "default"))
+    scope = Scope(opened, blocking, made.namespace_id)
+    repository: Any = Awaited(SyncRepository(scope, "default", owns_store=True))
+    return repository  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+async def impatient(driver: Driver, tmp_path: Path) -> AsyncIterator[Repository]:
+    repository = await open_impatient(driver, tmp_path / "limits.db")
+    await repository.set_system_defaults([RPM])
+    yield repository
+    await repository.close()
+
+
+async def test_a_file_that_stays_locked_is_an_outage(impatient: Repository, tmp_path: Path) -> None:
+    limiter = limiter_on(impatient)
+    await acquire(limiter)
+    with closing(sqlite3.connect(tmp_path / "limits.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(RateLimiterUnavailable, match="locked"):
+            await acquire(limiter)
+        assert (await acquire(limiter, ALLOW)).degraded
+        assert await limiter.is_available()
+        assert await limiter.available("key-1", "gpt-4") == {"rpm": 90}
+        other.execute("ROLLBACK")
+    await acquire(limiter)
+    assert await limiter.available("key-1", "gpt-4") == {"rpm": 80}
+
+
+async def test_a_lock_that_comes_during_the_body_blocks_or_passes(
+    impatient: Repository, tmp_path: Path
+) -> None:
+    limiter = limiter_on(impatient)
+
+    async def work(other: sqlite3.Connection, mode: OnUnavailable) -> None:
+        async with limiter.acquire("key-1", "gpt-4", {"rpm": 10}, on_unavailable=mode) as lease:
+            await lease.adjust(rpm=5)
+            other.execute("BEGIN IMMEDIATE")
+
+    with closing(sqlite3.connect(tmp_path / "limits.db", isolation_level=None)) as other:
+        with pytest.raises(RateLimiterUnavailable):
+            await work(other, BLOCK)
+        other.execute("ROLLBACK")
+        await work(other, ALLOW)
+        other.execute("ROLLBACK")
+    assert await balance(impatient) == {"rpm": 80_000}
