@@ -129,10 +129,10 @@ def test_nobody_is_refused_for_the_sake_of_one_who_is_refused_in_the_end() -> No
 
 def test_whoever_is_thrown_away_in_line_for_a_bucket_does_not_block_it() -> None:
     desk = Desk(MemoryStore())
-    assert desk.scope.lanes.start(HOME)
+    assert desk.scope.lanes.start(HOME, desk)
     in_line = desk.take(1)
     for _ in range(3):
         in_line.send(None)
     in_line.close()
-    desk.scope.lanes.end(HOME)
+    desk.scope.lanes.leave(HOME, desk)
     assert desk.do(desk.take(2)) == ["2 taken"]
