@@ -67,6 +67,8 @@ def open_options(
 ) -> OpenOptions:
     """Arguments and environment, checked before any I/O."""
     _check_number("config_cache_ttl", config_cache_ttl, 86_400)
+    if type(bucket_ttl_multiplier) is not int:
+        raise ValidationError("bucket_ttl_multiplier", bucket_ttl_multiplier, "must be an integer")
     writing = writing or Writing()
     writing.check()
     chosen = choose_url(url, stack, region, endpoint_url, os.environ)
@@ -144,18 +146,19 @@ async def open_scope(
     options: OpenOptions, io: Io, *, blocking: bool, create: bool
 ) -> tuple[Scope, str]:
     """The store and namespace that were asked for, made if that is wanted, and its name."""
-    store = await open_store(
-        options.url,
-        io,
-        create=create,
-        blocking=blocking,
-        create_table=options.create_table,
-        transport=options.transport,
-    )
+    store: RepositoryProtocol | None = None
     try:
+        store = await open_store(
+            options.url,
+            io,
+            create=create,
+            blocking=blocking,
+            create_table=options.create_table,
+            transport=options.transport,
+        )
         record = await _namespace(options, store, io, create=create)
     except BaseException:
-        await close_store(store, io)
+        await (io.close() if store is None else close_store(store, io))
         raise
     return _first_scope(options, store, io, record), record.name
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
@@ -248,6 +249,23 @@ async def test_writing_only_what_was_looked_at_behaves_the_same(world: World) ->
     world.clock.advance(60)
     await take(limiter, rpm=60)
     assert await balance(world.repository) == {"rpm": 0, "tpm": 1_000_000}
+
+
+async def test_without_speculation_every_charge_is_looked_at_first(world: World) -> None:
+    limiter = world.limiter(speculative_writes=False)
+    store: Any = world.scope.store
+    buckets, calls = store.buckets, []
+
+    class Noting:
+        def __getattr__(self, name: str) -> Any:
+            calls.append(name)
+            return getattr(buckets, name)
+
+    store.buckets = Noting()
+    async with limiter.acquire("key-1", "gpt-4", {"rpm": 1}) as lease:
+        await lease.consume(rpm=1)
+    store.buckets = buckets
+    assert [name for name in calls if name in ("read", "write")] == ["read", "write"] * 2
 
 
 async def test_limits_named_like_python_words_can_be_used(world: World) -> None:

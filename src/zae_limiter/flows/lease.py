@@ -44,6 +44,7 @@ class LeaseRecord:
     request: Request
     mode: OnUnavailable | None
     fallback: OnUnavailable | None
+    speculative: bool = True
     ledger: Ledger = field(default_factory=Ledger)
     limits: LimitSet | None = None
     state: LeaseState = LeaseState.ACTIVE
@@ -66,8 +67,8 @@ class Terms:
 
 async def open_lease(scope: Scope, request: Request, terms: Terms) -> LeaseRecord:
     """Charge every level of the chain and return the lease on it."""
-    record = LeaseRecord(scope, request, terms.on_unavailable, terms.fallback)
     speculative = terms.speculative
+    record = LeaseRecord(scope, request, terms.on_unavailable, terms.fallback, speculative)
     try:
         if terms.timeout is None:
             planned = await charges(scope, request)
@@ -96,7 +97,8 @@ async def consume(record: LeaseRecord, amounts: Mapping[str, int]) -> None:
     )
     try:
         planned = await charges(scope, request, acquires=0)
-        record.ledger.absorb(await take_all(scope, planned, speculative=True))
+        more = await take_all(scope, planned, speculative=record.speculative)
+        record.ledger.absorb(more)
     except Refusal as refusal:
         raise refusal.to_error() from None
     except StorageUnavailable as error:
