@@ -186,6 +186,35 @@ async def test_however_many_wait_a_refund_is_let_in(
         assert await it.tokens() == FULL - 4000
 
 
+class Odd(BaseException):
+    """Not an `Exception`, like the ones that end programs."""
+
+
+async def test_an_interrupt_is_the_pilot_s_also_when_its_own_part_was_done(url: str) -> None:
+    """The limits have changed, so those who met are charged one by one, all by the pilot; it
+    is interrupted when it has charged its own part and charges the next."""
+    async with crowd("blocking", url, [RPM]) as it:
+        await ready(it)
+        other = it.other()
+        await other.set_system_defaults([Limit.per_minute("rpm", 6000), Limit.per_day("tpm", 9)])
+        await take(other, rpm=0)
+        interrupt = Odd()
+
+        async def strike(address: BucketAddress, write: Write) -> None:
+            bucket = (await it.origin.scope.store.buckets.read([address]))[address]
+            if bucket.cells["rpm"].consumed_milli >= 10_000:
+                it.buckets.before = None
+                raise interrupt
+
+        it.buckets.before = strike
+        works = [take(it.limiter, rpm=n) for n in (0, 10, 20, 30)]
+        first, pilot, *others = await it.meet(*works)
+        assert first is True
+        assert pilot is interrupt
+        assert [type(other) for other in others] == [RateLimiterUnavailable] * 2
+        assert await it.tokens() == FULL
+
+
 async def cancelled(task: asyncio.Future[Any]) -> bool:
     """Whether a task ends as one that was cancelled does."""
     await asyncio.wait([task], timeout=10)
