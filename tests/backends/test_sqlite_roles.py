@@ -167,6 +167,7 @@ def test_a_purge_goes_in_steps_and_spares_other_namespaces(
     path = tmp_path / "limits.db"
     with opened(path) as store:
         run(store.namespaces.register(NAMESPACE))
+        run(store.namespaces.delete("default", "2024-01-01T00:00:00Z"))
         fill_namespace(store, "ns", 10)
         fill_namespace(store, "other", 10)
         kept = rows_left(path, "other")

@@ -151,7 +151,8 @@ class Namespaces(Protocol):
 
     async def purge(self, namespace_id: str) -> int:
         """Delete all data of a deleted namespace and its record, and count what went. Can be
-        called again after it was interrupted."""
+        called again after it was interrupted. Raises `NamespaceStateError`, and deletes nothing,
+        when the namespace is active."""
 
 
 class Audit(Protocol):

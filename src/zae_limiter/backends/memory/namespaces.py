@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...ports.repository_protocol import NamespaceRecord
+from ..states import still_active
 from .tables import Tables, drop
 
 
@@ -52,6 +53,9 @@ class MemoryNamespaces:
     async def purge(self, namespace_id: str) -> int:
         tables = self._tables
         with tables.lock:
+            record = tables.namespaces.get(namespace_id)
+            if record is not None and record.status == "active":
+                raise still_active(record)
             tables.namespaces.pop(namespace_id, None)
             data = (tables.buckets, tables.configs, tables.entities, tables.audit, tables.usage)
             return sum(drop(table, lambda key: key[0] == namespace_id) for table in data)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 
 from ...ports.repository_protocol import NamespaceRecord
+from ..states import still_active
 from .codec import decode_namespace, encode_namespace
 from .connection import Connection
 from .usage import count_hours_in_buckets
@@ -79,7 +80,7 @@ class SqliteNamespaces:
         )
 
     async def purge(self, namespace_id: str) -> int:
-        await self._connection.write(lambda db: db.execute(_MARK_PURGING, (namespace_id,)))
+        await self._connection.write(lambda db: _begin_purge(db, namespace_id))
         purged = await self._connection.read(
             lambda db: count_hours_in_buckets(db, namespace_id, None)
         )
@@ -101,6 +102,14 @@ class SqliteNamespaces:
         ):
             total += deleted
         return total
+
+
+def _begin_purge(db: sqlite3.Connection, namespace_id: str) -> None:
+    """From here on it cannot be recovered."""
+    record = _one(db, _SELECT_ID, namespace_id)
+    if record is not None and record.status == "active":
+        raise still_active(record)
+    db.execute(_MARK_PURGING, (namespace_id,))
 
 
 def _one(db: sqlite3.Connection, select: str, key: str) -> NamespaceRecord | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ...core.exceptions import NamespaceStateError
 from ...core.hierarchy import SYSTEM_SLOT, ConfigSlot
 from ...core.limit import Limit
 from ...core.models import Entity, LimiterConfig
@@ -121,6 +122,24 @@ async def check_a_purge_deletes_everything_of_one_namespace(trial: Trial) -> Non
     expect(await _contents(other) != _NOTHING, "Another namespace was purged")
     same(await namespaces.purge(record.namespace_id), 0, "Purged again")
     await _registered(trial, name)
+
+
+async def check_a_purge_of_a_namespace_that_was_recovered_deletes_nothing(trial: Trial) -> None:
+    """Whoever purges has seen it deleted; someone else may have recovered it since."""
+    namespaces, name = trial.store.namespaces, trial.name("team")
+    record = await _registered(trial, name)
+    tenant = trial.tenant(record.namespace_id)
+    await _fill(tenant)
+    before = await _contents(tenant)
+    await namespaces.delete(name, _DELETED)
+    expect(await namespaces.recover(record.namespace_id), "Could not recover")
+    try:
+        await namespaces.purge(record.namespace_id)
+        expect(False, "An active namespace was purged")
+    except NamespaceStateError as error:
+        same((error.namespace_name, error.state), (name, "active"), "What the error says")
+    same(await namespaces.read(name), record, "The record")
+    same(await _contents(tenant), before, "The data")
 
 
 async def _fill(tenant: Trial) -> None:
