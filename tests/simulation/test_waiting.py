@@ -7,12 +7,16 @@ from random import Random
 
 import pytest
 
-from zae_limiter import Limit, RateLimitExceeded
+from zae_limiter import Entity, Limit, RateLimitExceeded
 from zae_limiter.backends.memory import MemoryStore
+from zae_limiter.core.composite import BucketAddress
+from zae_limiter.core.writes import Outcome, Write
+from zae_limiter.flows import configure, entities
 from zae_limiter.flows.cascade import make_request
 from zae_limiter.flows.lease import Terms, end_lease, open_lease
 from zae_limiter.flows.scope import Scope
 from zae_limiter.flows.turnstile import Place, Turnstiles
+from zae_limiter.runtime.blocking import run
 from zae_limiter.runtime.simulated_scheduler import Task
 from zae_limiter.testing.simulation import Faults, Simulation
 
@@ -27,7 +31,7 @@ class WatchedTurnstiles(Turnstiles):
         super().__init__()
         self._note = note
 
-    def join(self, place: Place) -> dict[str, int]:
+    def join(self, place: Place) -> bool:
         self._note()
         return super().join(place)
 
@@ -104,13 +108,57 @@ def test_nobody_waits_longer_than_it_said() -> None:
 
 
 def test_a_queue_that_serves_the_last_first_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    def join_in_front(turnstiles: Turnstiles, place: Place) -> dict[str, int]:
+    def join_in_front(turnstiles: Turnstiles, place: Place) -> bool:
         turnstiles._queues.setdefault(place.address, []).insert(0, place)
-        return {}
+        return False
 
     monkeypatch.setattr(Turnstiles, "join", join_in_front)
     with pytest.raises(AssertionError):
         check_order()
+
+
+@pytest.mark.parametrize("delay_ms", [0, 5])
+@pytest.mark.parametrize("seed", range(5))
+def test_waiters_at_different_levels_do_not_keep_each_other_awake(seed: int, delay_ms: int) -> None:
+    """One waits for its own bucket and the other for its parent's. What each takes and gives
+    back at the other's level must not make the other try again."""
+    store, simulation = MemoryStore(), Simulation(seed)
+    client = simulation.client(store, Faults(max_delay_ms=delay_ms))
+    setup, scope = Scope(store, client.io, "n"), Scope(client.store, client.io, "n")
+    rates = {"child": (10, 1000), "parent": (1000, 10)}
+    for entity_id, (x, y) in rates.items():
+        parent_id = "parent" if entity_id == "child" else None
+        entity = Entity(entity_id, parent_id=parent_id, cascade=parent_id is not None)
+        run(entities.create_entity(setup, entity, None))
+        limits = [Limit("x", x, 1, 10), Limit("y", y, 1, 10)]
+        run(configure.set_limits(setup, configure.entity_slot(entity_id, "api"), limits))
+
+    async def take(amounts: dict[str, int], timeout: float | None) -> None:
+        request = make_request("child", "api", amounts)
+        await end_lease(await open_lease(scope, request, Terms(timeout)), failed=False)
+
+    async def story() -> None:
+        await take({"x": 7, "y": 9}, None)
+        for amounts in ({"x": 1, "y": 2}, {"x": 4, "y": 1}):
+            simulation.spawn(client, take(amounts, 40))
+
+    writes = count_writes(store)
+    simulation.spawn(client, story())
+    simulation.run()
+    assert len(writes) < 30
+
+
+def count_writes(store: MemoryStore) -> list[Write]:
+    """All writes that come to a store from now on."""
+    writes: list[Write] = []
+    carry_out = store.buckets.write
+
+    async def write(address: BucketAddress, write: Write) -> Outcome:
+        writes.append(write)
+        return await carry_out(address, write)
+
+    store.buckets.write = write  # type: ignore[method-assign]
+    return writes
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -17,11 +17,13 @@ _REMEMBERED_NUDGES = 64
 
 @dataclass(slots=True, eq=False)
 class Place:
-    """One waiter's place in the queue of a bucket."""
+    """One waiter's place in the queue of a bucket. While it is trying to be served, nobody
+    can tell whether the bucket has been charged for it already."""
 
     address: BucketAddress
     takes_milli: Mapping[str, int]
     signal: Signal
+    is_trying: bool = False
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -54,16 +56,23 @@ class Turnstiles:
             later = self.nudges - nudges
             return later > len(self._nudged) or address in islice(reversed(self._nudged), later)
 
-    def join(self, place: Place) -> dict[str, int]:
-        """Take a place at the end, and learn what those ahead wait for, in total."""
-        ahead_milli: dict[str, int] = {}
+    def join(self, place: Place) -> bool:
+        """Take a place at the end. True when others are ahead."""
         with self._lock:
             queue = self._queues.setdefault(place.address, [])
-            for other in queue:
-                for name, amount_milli in other.takes_milli.items():
-                    ahead_milli[name] = ahead_milli.get(name, 0) + amount_milli
             queue.append(place)
-        return ahead_milli
+            return len(queue) > 1
+
+    def ahead_milli(self, place: Place) -> dict[str, int]:
+        """What those ahead are sure to take still, in total."""
+        total_milli: dict[str, int] = {}
+        with self._lock:
+            queue = self._queues[place.address]
+            for other in queue[: queue.index(place)]:
+                for name, amount_milli in other.takes_milli.items():
+                    if not other.is_trying:
+                        total_milli[name] = total_milli.get(name, 0) + amount_milli
+        return total_milli
 
     def is_first(self, place: Place) -> bool:
         """True when it is this waiter's turn."""

@@ -76,25 +76,25 @@ async def _queue(waiter: _Waiter, blocked: _Blocked) -> Served | _Blocked:
     """Wait at one bucket until served there, or until another bucket is what blocks."""
     scope = waiter.scope
     place = Place(blocked.address, waiter.request.wanted_milli, scope.io.signal())
-    ahead_milli = scope.turnstiles.join(place)
+    is_behind = scope.turnstiles.join(place)
     try:
-        if ahead_milli:
-            await _refuse_if_hopeless(waiter, place, ahead_milli)
-        await _wait_for_turn(waiter, place, ahead_milli)
-        stale = ahead_milli or scope.turnstiles.nudged_since(place.address, blocked.nudges)
+        if is_behind:
+            await _refuse_if_hopeless(waiter, place)
+        await _wait_for_turn(waiter, place)
+        stale = is_behind or scope.turnstiles.nudged_since(place.address, blocked.nudges)
         return await _serve(waiter, place, 0 if stale else blocked.wait_ms)
     finally:
         scope.turnstiles.leave(place)
 
 
-async def _wait_for_turn(waiter: _Waiter, place: Place, ahead_milli: Mapping[str, int]) -> None:
+async def _wait_for_turn(waiter: _Waiter, place: Place) -> None:
     while True:
         # A new signal before each look: one that is set after the look is not missed.
         place.signal = waiter.scope.io.signal()
         if waiter.scope.turnstiles.is_first(place):
             return
         if not waiter.left_ms():
-            await _refuse_if_hopeless(waiter, place, ahead_milli)
+            await _refuse_if_hopeless(waiter, place)
             return
         await place.signal.wait(waiter.left_ms() / 1000)
 
@@ -106,28 +106,47 @@ async def _serve(waiter: _Waiter, place: Place, wait_ms: float) -> Served | _Blo
             await place.signal.wait(min(wait_ms, waiter.left_ms()) / 1000)
         # A new signal before each attempt: what changes while it is made is not missed.
         place.signal = waiter.scope.io.signal()
-        outcome = await _attempt(waiter)
+        place.is_trying = True
+        outcome = await _look(waiter) or await _attempt(waiter)
         if not isinstance(outcome, _Blocked) or outcome.address != place.address:
             return outcome
+        place.is_trying = False
         wait_ms = outcome.wait_ms
 
 
-async def _refuse_if_hopeless(
-    waiter: _Waiter, place: Place, ahead_milli: Mapping[str, int]
-) -> None:
+async def _look(waiter: _Waiter) -> _Blocked | None:
+    """What would block an attempt at several levels, found out without charging any of them:
+    what is given back wakes others, whose attempts would wake this one in turn."""
+    nudges = waiter.scope.turnstiles.nudges
+    planned = await charges(waiter.scope, waiter.request)
+    if len(planned) == 1:
+        return None
+    waits_ms = {charge.address: await _wait_ms(waiter, charge) for charge in planned}
+    address = max(waits_ms, key=waits_ms.__getitem__)
+    return _Blocked(address, waits_ms[address], nudges) if waits_ms[address] else None
+
+
+async def _refuse_if_hopeless(waiter: _Waiter, place: Place) -> None:
     """Refuse when the bucket cannot serve those ahead and this request in time, or another
     level cannot serve this request."""
     for charge in await charges(waiter.scope, waiter.request):
-        found = await read_all(waiter.scope, charge.address)
-        shards = view(charge, list(found.values()), waiter.scope.io.now_ms())
-        if charge.address == place.address:
-            shards = _without(shards, ahead_milli)
-        takes_milli = charge.intent.takes_milli
-        if judge_shards(shards, takes_milli).wait_ms > waiter.left_ms():
-            entity_id, resource = charge.address.entity_id, charge.address.resource
-            raise RateLimitExceeded(
-                statuses(entity_id, resource, shards, charge.limits, takes_milli)
-            )
+        await _wait_ms(waiter, charge, place)
+
+
+async def _wait_ms(waiter: _Waiter, charge: Charge, place: Place | None = None) -> float:
+    """How long one level makes this request wait, after those ahead if it is where the place
+    is; too long is refused."""
+    found = await read_all(waiter.scope, charge.address)
+    shards = view(charge, list(found.values()), waiter.scope.io.now_ms())
+    if place is not None and place.address == charge.address:
+        # Asked for after the items were read, so that nobody counts who was served before.
+        shards = _without(shards, waiter.scope.turnstiles.ahead_milli(place))
+    takes_milli = charge.intent.takes_milli
+    wait_ms = judge_shards(shards, takes_milli).wait_ms
+    if wait_ms > waiter.left_ms():
+        entity_id, resource = charge.address.entity_id, charge.address.resource
+        raise RateLimitExceeded(statuses(entity_id, resource, shards, charge.limits, takes_milli))
+    return wait_ms
 
 
 def _without(shards: list[Bucket], ahead_milli: Mapping[str, int]) -> list[Bucket]:
