@@ -170,6 +170,24 @@ async def test_limits_that_were_removed_elsewhere_are_gone_within_the_cache_s_li
     assert (await world.repository.get_buckets("key-1"))[0].capacity == 60
 
 
+@pytest.mark.parametrize("store_kind", SHARED, indirect=True)
+async def test_limits_that_were_raised_elsewhere_are_in_force_within_the_cache_s_lifetime(
+    world: World,
+) -> None:
+    other = await world.open()
+    await world.repository.set_system_defaults(rpm(60))
+    limiter = world.limiter()
+    await take(limiter, rpm=60)
+    await other.set_system_defaults(rpm(600))
+    world.clock.advance(59.999)
+    with pytest.raises(RateLimitExceeded):
+        await take(limiter, rpm=60)
+    world.clock.advance(0.001)
+    await take(limiter, rpm=60)
+    world.clock.advance(60)
+    await take(limiter, rpm=600)
+
+
 async def test_lowered_limits_clamp_the_balance_and_raised_ones_fill_with_time(
     world: World,
 ) -> None:
