@@ -9,7 +9,6 @@ from itertools import count, product
 from zae_limiter.backends.memory import MemoryStore
 from zae_limiter.core.audit import AuditEvent
 from zae_limiter.core.composite import Bucket, BucketAddress
-from zae_limiter.core.exceptions import StorageUnavailable
 from zae_limiter.core.hierarchy import ConfigSlot, decide, slots
 from zae_limiter.core.limit import Limit, LimitSet
 from zae_limiter.core.models import LimiterConfig
@@ -125,8 +124,6 @@ class _TrueBuckets:
 
     async def _carry_out(self, writes: Sequence[Addressed]) -> list[Outcome]:
         before = await self._buckets.read([address for address, _ in writes])
-        if any(self._comes_too_late(a, write, before.get(a)) for a, write in writes):
-            raise StorageUnavailable("too late", retryable=False, ambiguous=True)
         if len(writes) == 1:
             outcomes = [await self._buckets.write(*writes[0])]
         else:
@@ -134,12 +131,6 @@ class _TrueBuckets:
         if all(isinstance(outcome, Granted) for outcome in outcomes):
             self._note(writes, before, outcomes)
         return outcomes
-
-    def _comes_too_late(self, address: BucketAddress, write: Write, bucket: Bucket | None) -> bool:
-        """A bucket knows its last few writes again. The promise to charge once rests on this:
-        of a write that was sent twice, none arrives after the bucket has forgotten the other."""
-        is_known = bucket is not None and write.operation in bucket.recent
-        return (address, write.operation) in self._truth.landed and not is_known
 
     def _note(
         self,

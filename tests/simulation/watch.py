@@ -55,6 +55,7 @@ class Story:
     doubts: dict[BucketAddress, set[str]] = field(default_factory=dict)
     last_sent: dict[BucketAddress, Write] = field(default_factory=dict)
     dismissed: set[tuple[BucketAddress, str]] = field(default_factory=set)
+    unread: set[BucketAddress] = field(default_factory=set)
     troubled: set[BucketAddress] = field(default_factory=set)
     calls: int = 0
     faults: int = 0
@@ -182,15 +183,27 @@ class WatchedBuckets:
         return outcomes
 
     async def read(self, addresses: Sequence[BucketAddress]) -> dict[BucketAddress, Bucket]:
-        story = self._watch.current().story
+        call = self._watch.current()
+        story = call.story
         story.calls += 1
-        found = await self._buckets.read(addresses)
+        try:
+            found = await self._buckets.read(addresses)
+        except StorageUnavailable:
+            story.unread.update(addresses)
+            raise
         for address in addresses:
-            # Who has sent another write there has given up to learn about the one before.
             write = story.last_sent.get(address)
-            if write is not None and write.operation in story.doubts[address]:
+            if write is not None and self._still_asks(call, address, write):
                 self._learn(story, address, write, found.get(address))
         return found
+
+    def _still_asks(self, call: Call, address: BucketAddress, write: Write) -> bool:
+        """Whether a read is meant to tell what became of a write: not if it is for another
+        call, nor if it may be for another attempt of one that waits."""
+        story = call.story
+        may_have_given_up = story.timeout is not None and address in story.unread
+        in_doubt = write.operation in story.doubts[address]
+        return in_doubt and self._watch.sent[write.operation] is call and not may_have_given_up
 
     def _learn(
         self, story: Story, address: BucketAddress, write: Write, bucket: Bucket | None
