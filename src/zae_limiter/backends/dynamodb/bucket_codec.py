@@ -137,7 +137,9 @@ def _decode_cells(item: Item) -> dict[str, Cell]:
         if place is not None:
             name, field = place
             fields.setdefault(name, {})[field] = int(value["N"])
-    return {name: _cell(name, found) for name, found in fields.items()}
+    # Another client may have said what a limit is to be; it is none before it has a balance.
+    drawn = {name: found for name, found in fields.items() if found.keys() & {"tk", "tc"}}
+    return {name: _cell(name, found) for name, found in drawn.items()}
 
 
 @lru_cache(maxsize=4096)
