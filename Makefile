@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit bench simulate docs reference format clean
+.PHONY: help demo test lint types unit bench simulate soak test-dynamodb-local docs reference format clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -31,6 +31,12 @@ types: $(READY) ## Check types
 
 unit: $(READY) ## Run the tests
 	$(BIN)/pytest -n $(WORKERS)
+
+test-dynamodb-local: $(READY) ## Run the DynamoDB tests on AWS's own DynamoDB Local
+	ZAEL_TEST_DYNAMODB_SERVER=dynamodb-local $(BIN)/pytest -n $(WORKERS) tests/wire tests/dynamodb tests/flows -k "wire or dynamodb"
+
+soak: $(READY) ## Let processes and faults loose on a DynamoDB for long (DURATION=60, in seconds)
+	ZAEL_SOAK_SECONDS=$(or $(DURATION),60) $(BIN)/pytest tests/dynamodb/test_processes.py tests/dynamodb/test_faults.py -k "processes or clients"
 
 simulate: $(READY) ## Many more simulated interleavings than `make test` runs (SEEDS=20000)
 	$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),20000)

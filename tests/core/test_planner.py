@@ -27,6 +27,8 @@ FULL = full_bucket(LIMITS, NOW_MS)
 USED = take(FULL, {"rpm": 10_000}, 10)
 EMPTY = take(FULL, {"rpm": 60_000}, 60)
 EXPIRED = USED._replace(expires_at_s=NOW_MS // 1000)
+# By its fingerprint it has both limits, but a client that knows nothing of those took one away.
+ROBBED = USED._replace(cells={"rpm": USED.cells["rpm"]})
 
 
 def wants(limits: LimitSet = LIMITS, ttl_seconds: int | None = None, **takes_milli: int) -> Intent:
@@ -58,6 +60,9 @@ def wants(limits: LimitSet = LIMITS, ttl_seconds: int | None = None, **takes_mil
         (USED, wants(OTHER, rpm=30_000), 0, Refill),
         (USED, wants(OTHER, rpm=30_001), 0, Short),
         (EMPTY, wants(OTHER, rpm=1000), 500, Short),
+        (ROBBED, wants(rpm=1000), 0, Drain),
+        (ROBBED, wants(tpm=1000), 0, Refill),
+        (ROBBED, wants(rpm=50_001, tpm=1000), 0, Short),
     ],
 )
 def test_the_image_decides_which_write_comes_next(
@@ -74,6 +79,7 @@ def test_the_image_decides_which_write_comes_next(
         (USED, wants(rpm=1000), 0, Drain),
         (USED, wants(rpm=1000), 10_000, Refill),
         (EMPTY, wants(rpm=1000), 0, Speculate),
+        (ROBBED, wants(rpm=50_001, tpm=1000), 0, Speculate),
     ],
 )
 def test_the_first_write_does_what_the_last_image_suggests(

@@ -31,14 +31,15 @@ from zae_limiter.flows.shards import read_all, split_shard
 from .books import Book
 
 ENTITY, RESOURCE = "key", "gpt-4"
-LIMITS = [Limit("rpm", 60, 30, 1), Limit("tpm", 8_000, 4_000, 1)]
+LIMITS = [Limit("rpm", 60, 10, 1), Limit("tpm", 8_000, 1_000, 1)]
 _NAP_S = 0.02
 
 
 @dataclass(frozen=True)
 class Task:
-    """What a client is to do, as soon as there is a file at `gate`. `splits` and `changes`: how
-    many in a thousand of its steps split an item, or change the limits."""
+    """What a client is to do, as soon as there is a file at `gate`: for so long, but at least so
+    many steps. `splits` and `changes`: how many in a thousand split an item, or change the
+    limits."""
 
     url: str
     namespace: str
@@ -47,6 +48,7 @@ class Task:
     driver: Driver = "asyncio"
     seed: int = 0
     seconds: float = 3
+    steps: int = 60
     workers: int = 1
     splits: int = 0
     changes: int = 0
@@ -76,11 +78,13 @@ class Client:
     limiter: RateLimiter
     book: Book
     chance: random.Random
+    steps: int = 0
 
     async def work(self) -> None:
-        """Until the time is over."""
+        """Until the time is over and enough was done."""
         end = time.monotonic() + self.task.seconds
-        while time.monotonic() < end:
+        while time.monotonic() < end or self.steps < self.task.steps:
+            self.steps += 1
             throw = self.chance.randrange(1000)
             if throw < self.task.splits:
                 await self._split()

@@ -35,13 +35,15 @@ class Crowd:
     folder: Path
     repository: SyncRepository
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    _longest_s: float = 0
 
     @property
     def home(self) -> BucketAddress:
         return BucketAddress(self.repository.namespace_id, ENTITY, RESOURCE)
 
-    def start(self, url: str | None = None, **options: Any) -> None:
+    def start(self, seconds: float, url: str | None = None, **options: Any) -> None:
         """One more process, by the other driver than the one before."""
+        self._longest_s = max(self._longest_s, seconds)
         number = len(self.processes)
         is_blocking = number % 2 == 1
         task = Task(
@@ -52,6 +54,7 @@ class Crowd:
             driver="blocking" if is_blocking else "asyncio",
             workers=1 if is_blocking else 3,
             seed=number,
+            seconds=seconds,
             **options,
         )
         command = [sys.executable, "-m", "tests.dynamodb.client", json.dumps(asdict(task))]
@@ -78,7 +81,7 @@ class Crowd:
         if not self._gate.exists():
             self.open_gate()
         for process in self.processes:
-            _, said = process.communicate(timeout=_PATIENCE_S)
+            _, said = process.communicate(timeout=self._longest_s + _PATIENCE_S)
             assert process.returncode in (0, -signal.SIGKILL), said.decode()
         return read_books(map(self._book, range(len(self.processes))))
 

@@ -20,7 +20,7 @@ from .client import ENTITY, LIMITS, RESOURCE
 from .crowd import Crowd
 
 # `make soak` asks for more.
-SECONDS = float(os.environ.get("ZAEL_SOAK_SECONDS", "2"))
+SECONDS = float(os.environ.get("ZAEL_SOAK_SECONDS", "4"))
 # Nothing to speak of comes back while a test runs.
 STILL = [
     Limit("rpm", 1_000_003, 1, 30_000_000),
@@ -44,8 +44,8 @@ def check_history(account: Account, crowd: Crowd) -> None:
 
 def test_processes_that_do_everything_at_once_add_up(crowd: Crowd) -> None:
     crowd.repository.set_limits(ENTITY, LIMITS, RESOURCE)
-    for _ in range(5):
-        crowd.start(seconds=SECONDS, splits=20, changes=10)
+    for _ in range(4):
+        crowd.start(SECONDS, splits=40, changes=20)
     account = crowd.join()
     assert account.open_steps == 0
     for told in ("refused", "refunded", "corrected", "split", "limits changed"):
@@ -57,7 +57,7 @@ def test_processes_that_do_everything_at_once_add_up(crowd: Crowd) -> None:
 def test_splitting_to_the_limit_under_load_makes_and_loses_nothing(crowd: Crowd) -> None:
     crowd.repository.set_limits(ENTITY, STILL, RESOURCE)
     for _ in range(4):
-        crowd.start(seconds=SECONDS, splits=60, refunds=False)
+        crowd.start(SECONDS, splits=60, refunds=False)
     account = crowd.join()
     assert account.notes["split"] > 0
     split_to(crowd, MAX_SHARDS)
@@ -86,7 +86,7 @@ def test_a_third_of_the_capacity_is_admitted_while_others_nibble(
         pass
     split_to(crowd, 8)
     for _ in range(4):
-        crowd.start(seconds=SECONDS)
+        crowd.start(SECONDS)
     crowd.open_gate()
     third = STILL[1].capacity * 3 // 10
     for _ in range(3):
@@ -103,7 +103,7 @@ def test_a_process_that_is_killed_leaves_no_more_in_doubt_than_it_had_under_way(
 ) -> None:
     crowd.repository.set_limits(ENTITY, LIMITS, RESOURCE)
     for number in range(4):
-        crowd.start(seconds=60 if number < 2 else SECONDS, splits=20)
+        crowd.start(SECONDS + (60 if number < 2 else 0), splits=20)
     crowd.open_gate()
     for number in range(2):
         time.sleep(SECONDS / 3)

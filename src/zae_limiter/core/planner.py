@@ -78,7 +78,8 @@ def _speculate(intent: Intent, guess: Bucket, operation: str, now_ms: int) -> Sp
 def _roofs_milli(intent: Intent, bucket: Bucket, now_ms: int) -> dict[str, int]:
     """What each limit may hold at the bucket's refill time and not be full by now."""
     elapsed_ms = max(0, now_ms - bucket.refilled_at_ms)
-    return {n: _roof_milli(bucket, n, elapsed_ms) for n in intent.takes_milli if n != WCU}
+    known = bucket.cells.keys() - {WCU}
+    return {n: _roof_milli(bucket, n, elapsed_ms) for n in intent.takes_milli if n in known}
 
 
 def _roof_milli(bucket: Bucket, name: str, elapsed_ms: int) -> int:
@@ -123,6 +124,8 @@ def _plan_drain(intent: Intent, bucket: Bucket, operation: str, now_ms: int) -> 
     elapsed_ms = max(0, now_ms - bucket.refilled_at_ms)
     roofs_milli = {}
     for name, amount_milli in intent.takes_milli.items():
+        if name not in bucket.cells:
+            return None
         tokens_milli = bucket.cells[name].tokens_milli
         if name == WCU:
             roof_milli = tokens_milli
