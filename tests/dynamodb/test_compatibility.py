@@ -240,8 +240,9 @@ async def test_a_bucket_of_theirs_is_charged_within_its_limits(
     assert not peer.take(name, "gpt-4", rpm=10)
     assert peer.take(name, "gpt-4", rpm=9)
     assert not await take(limiter, name, "gpt-4", rpm=1)
-    [rpm, _] = await ours.get_buckets(name)
-    assert rpm.total_consumed_milli == 100_000
+    state = await ours.get_bucket(name, "gpt-4", "rpm")
+    assert state is not None
+    assert state.total_consumed_milli == 100_000
 
 
 async def test_a_bucket_of_ours_is_charged_within_its_limits(
