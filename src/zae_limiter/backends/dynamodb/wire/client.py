@@ -29,24 +29,38 @@ class Client:
         self._backoff = backoff or Backoff()
         self.clock = clock
         self.meter = Meter()
-        self._offset_ms = 0
+        self._offset_s = 0.0
 
     async def call(self, operation: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """`operation` is DynamoDB's name for it, such as `UpdateItem`; parameters and result
         are its JSON. Raises as `errors` says."""
         self.meter.count_call(operation)
-        waits_s = delays(self._backoff, self.io.entropy)
-        deadline_ms = self.io.now_ms() + 1000 * self._backoff.deadline_s
-        while True:
+        began_ms = self.io.now_ms()
+        try:
+            return await self._once(operation, parameters)
+        except StorageUnavailable as error:
+            return await self._again(operation, parameters, error, began_ms)
+
+    async def _again(
+        self,
+        operation: str,
+        parameters: Mapping[str, Any],
+        error: StorageUnavailable,
+        began_ms: int,
+    ) -> dict[str, Any]:
+        """Wait and send, for as long as that makes sense."""
+        deadline_ms = began_ms + 1000 * self._backoff.deadline_s
+        for wait_s in delays(self._backoff, self.io.entropy):
+            if error.ambiguous or not error.retryable:
+                break
+            if self.io.now_ms() + 1000 * wait_s > deadline_ms:
+                break
+            await self.io.pause(wait_s)
             try:
                 return await self._once(operation, parameters)
-            except StorageUnavailable as error:
-                wait_s = next(waits_s, None)
-                if error.ambiguous or not error.retryable or wait_s is None:
-                    raise
-                if self.io.now_ms() + 1000 * wait_s > deadline_ms:
-                    raise
-            await self.io.pause(wait_s)
+            except StorageUnavailable as failure:
+                error = failure
+        raise error
 
     async def close(self) -> None:
         """Let go of connections. Closing twice does nothing."""
@@ -66,6 +80,6 @@ class Client:
 
     def _correct_clock(self) -> None:
         """Refills are reckoned by the time of the store, if ours is clearly wrong."""
-        if self.clock.offset_ms != self._offset_ms:
-            self._offset_ms = self.clock.offset_ms
-            self.io.correct(self._offset_ms)
+        if self.clock.offset_s != self._offset_s:
+            self._offset_s = self.clock.offset_s
+            self.io.correct(self.clock.offset_ms)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import ssl
 import threading
+import time
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -12,6 +13,10 @@ from ....core.exceptions import StorageUnavailable, ValidationError
 from .endpoint import Endpoint, parse_endpoint
 from .errors import hopeless
 from .signer import Credentials
+
+# To ask credentials whether they are about to expire takes longer than to sign with them.
+# They say so minutes before.
+_TRUSTED_S = 1.0
 
 
 class Grant(NamedTuple):
@@ -34,16 +39,22 @@ class Access:
         self._session = session
         self._lock = threading.Lock()
         self._found: tuple[str, Endpoint, Any] | None = None
+        self._last: tuple[Grant, float] | None = None
 
     def ready(self) -> Grant | None:
         """A grant, if that takes no waiting: everything is found and nothing is about to expire."""
+        now_s = time.monotonic()
+        if self._last is not None and now_s < self._last[1]:
+            return self._last[0]
         if self._found is None:
             return None
         region, endpoint, credentials = self._found
         refresh_needed = getattr(credentials, "refresh_needed", None)
         if refresh_needed is not None and refresh_needed():
             return None
-        return Grant(region, endpoint, _frozen(credentials))
+        grant = Grant(region, endpoint, _frozen(credentials))
+        self._last = grant, now_s + _TRUSTED_S
+        return grant
 
     def obtain(self) -> Grant:
         """A grant, which may take a while: files, processes and other services are asked."""

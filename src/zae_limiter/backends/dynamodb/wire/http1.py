@@ -41,36 +41,54 @@ def request_bytes(path: str, headers: Mapping[str, str], body: bytes) -> bytes:
 
 
 class Incoming:
-    """An answer that is still coming: feed it what arrives until it is whole."""
+    """An answer that is still coming: feed it what arrives until it is whole.
+
+    `keeps_open`: the connection may carry another request, because the other end says so and
+    has said no more than it was asked.
+    """
 
     def __init__(self) -> None:
+        self.keeps_open = False
         self._data = bytearray()
         self._at = 0
-        self._ended = False
-        self._keeps_open = False
-        self._steps = self._read()
-
-    @property
-    def keeps_open(self) -> bool:
-        """Whether the connection may carry another request: the other end says so, and has
-        said no more than it was asked."""
-        return self._keeps_open and self._at == len(self._data)
+        self._is_whole = False
+        self._is_closed = False
+        self._steps: Steps | None = None
 
     def feed(self, data: bytes) -> Answer | None:
         """Take what has arrived; the answer when it is whole. Raises `Malformed`."""
-        self._data += data
-        return self._advance()
+        if self._is_whole:
+            self.keeps_open = self.keeps_open and not data
+            return None
+        return (self._steps is None and self._at_once(data)) or self._advance(data)
 
     def end(self) -> Answer:
         """The other end has closed: the answer if that makes it whole, else `Malformed`."""
-        self._ended = True
-        answer = self._advance()
+        self._is_closed = True
+        answer = self._advance(b"")
         if answer is None:
             said = "in the middle of" if self._data else "without"
             raise Malformed(f"the connection was closed {said} an answer")
         return answer
 
-    def _advance(self) -> Answer | None:
+    def _at_once(self, data: bytes) -> Answer | None:
+        """The usual case: one piece is a whole answer."""
+        end = data.find(b"\r\n\r\n", 0, _LONGEST_HEAD_BYTES)
+        if end < 0:
+            return None
+        head = parse_head(data[:end])
+        if head.status < 200 or body_framing(head) != len(data) - end - 4:
+            return None
+        return self._done(head, data[end + 4 :])
+
+    def _done(self, head: Head, body: bytes) -> Answer:
+        self._is_whole = True
+        self.keeps_open = head.keeps_open and self._at == len(self._data)
+        return Answer(head.status, head.headers, body)
+
+    def _advance(self, data: bytes) -> Answer | None:
+        self._data += data
+        self._steps = self._steps or self._read()
         try:
             next(self._steps)
         except StopIteration as done:
@@ -91,8 +109,7 @@ class Incoming:
                 head = head._replace(keeps_open=False)
             case length:
                 body = yield from self._exactly(length)
-        self._keeps_open = head.keeps_open
-        return Answer(head.status, head.headers, body)
+        return self._done(head, body)
 
     def _up_to(self, mark: bytes, longest_bytes: int) -> Generator[None, None, bytes]:
         """What comes before the mark, which is skipped."""
@@ -113,7 +130,7 @@ class Incoming:
         return part
 
     def _rest(self) -> Generator[None, None, bytes]:
-        while not self._ended:
+        while not self._is_closed:
             _check_length(len(self._data) - self._at)
             yield
         return (yield from self._exactly(len(self._data) - self._at))
@@ -134,12 +151,12 @@ class Incoming:
 def parse_head(data: bytes) -> Head:
     """Understand the head of an answer, the empty line at its end aside."""
     text = data.decode("latin-1")
-    start, *lines = text.split("\r\n")
-    if text.count("\r") != len(lines) or text.count("\n") != len(lines):
+    first, *lines = text.split("\r\n")
+    if not len(lines) == text.count("\r") == text.count("\n"):
         raise Malformed("a line of the answer's head is broken")
-    found = _START.fullmatch(start)
-    if found is None:
-        raise Malformed(f"the answer begins with {start[:50]!r}")
+    start = _START.fullmatch(first)
+    if start is None:
+        raise Malformed(f"the answer begins with {first[:50]!r}")
     headers: dict[str, str] = {}
     for line in lines:
         name, colon, value = line.partition(":")
@@ -147,7 +164,7 @@ def parse_head(data: bytes) -> Head:
             raise Malformed(f"the answer has a header {line[:50]!r}")
         name, value = name.lower(), value.strip(" \t")
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
-    return Head(int(found[2]), headers, _keeps_open(found[1], headers))
+    return Head(int(start[2]), headers, _keeps_open(start[1], headers))
 
 
 def body_framing(head: Head) -> int | Literal["chunked", "until closed"]:

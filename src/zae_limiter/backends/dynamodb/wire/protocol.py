@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import zlib
+from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from .errors import Refusal, lost
 
@@ -14,8 +14,7 @@ _TARGET = "DynamoDB_20120810."
 _SHOWN_BODY_CHARS = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """One HTTP response. Header names are found in lower case."""
 
     status: int
@@ -31,12 +30,24 @@ def request_headers(operation: str) -> dict[str, str]:
     }
 
 
+class SelfEncoded(Mapping[str, Any]):
+    """Parameters that know their own JSON, because most of it is the same each time."""
+
+    @abstractmethod
+    def to_json(self) -> str:
+        """The JSON of the mapping."""
+
+
 _encoder = json.JSONEncoder(separators=(",", ":"), check_circular=False)
+_decoder = json.JSONDecoder()
+to_json = _encoder.encode
 
 
 def request_body(parameters: Mapping[str, Any]) -> bytes:
     """The parameters of an operation as they are sent."""
-    return _encoder.encode(parameters).encode()
+    if isinstance(parameters, SelfEncoded):
+        return parameters.to_json().encode()
+    return to_json(parameters).encode()
 
 
 def read(operation: str, answer: Answer) -> dict[str, Any] | Refusal:
@@ -47,7 +58,7 @@ def read(operation: str, answer: Answer) -> dict[str, Any] | Refusal:
     if answer.status != 200:
         return _refusal(operation, answer)
     try:
-        content: dict[str, Any] = json.loads(answer.body)
+        content: dict[str, Any] = _decoder.decode(answer.body.decode())
     except ValueError as error:
         raise lost(f"{operation}: the answer is not JSON", error) from error
     return content

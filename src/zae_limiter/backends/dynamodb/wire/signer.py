@@ -29,28 +29,53 @@ def sign(
     at_s: float,
 ) -> dict[str, str]:
     """The headers to send: those given (in lower case), and those that prove who sends them."""
-    moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(at_s))
+    moment = _moment(int(at_s))
     day = moment[:8]
-    sent = {**headers, "host": host, "x-amz-date": moment}
-    if credentials.token:
-        sent["x-amz-security-token"] = credentials.token
-    names = sorted(sent)
-    signed_names = ";".join(names)
-    lines = [f"{name}:{' '.join(sent[name].split())}" for name in names]
-    digest = sha256(body).hexdigest()
-    request = "\n".join(("POST", _canonical(path), "", *lines, "", signed_names, digest))
+    frame = _frame(path, host, credentials.token, tuple(headers.items()))
+    request = f"{frame.before}{moment}{frame.after}{sha256(body).hexdigest()}"
     scope = f"{day}/{region}/dynamodb/aws4_request"
     text = f"AWS4-HMAC-SHA256\n{moment}\n{scope}\n{sha256(request.encode()).hexdigest()}"
-    key = _signing_key(credentials.secret_key, day, region)
-    sent["authorization"] = (
-        f"AWS4-HMAC-SHA256 Credential={credentials.access_key}/{scope},"
-        f" SignedHeaders={signed_names}, Signature={_mac(key, text).hex()}"
-    )
-    return sent
+    signature = _mac(_signing_key(credentials.secret_key, day, region), text).hex()
+    return {
+        **frame.sent,
+        "x-amz-date": moment,
+        "authorization": (
+            f"AWS4-HMAC-SHA256 Credential={credentials.access_key}/{scope},"
+            f" SignedHeaders={frame.names}, Signature={signature}"
+        ),
+    }
+
+
+class _Frame(NamedTuple):
+    """What requests to one operation have in common: the headers that are sent with each, and
+    the text that is signed, before and after the moment, up to the digest of the body."""
+
+    sent: dict[str, str]
+    names: str
+    before: str
+    after: str
+
+
+@lru_cache(maxsize=64)
+def _frame(path: str, host: str, token: str | None, headers: tuple[tuple[str, str], ...]) -> _Frame:
+    sent = {**dict(headers), "host": host}
+    if token:
+        sent["x-amz-security-token"] = token
+    names = sorted([*sent, "x-amz-date"])
+    lines = [f"{name}:{' '.join(sent.get(name, '').split())}" for name in names]
+    date = names.index("x-amz-date")
+    before = "\n".join(("POST", _canonical(path), "", *lines[: date + 1]))
+    after = "\n".join(("", *lines[date + 1 :], "", ";".join(names), ""))
+    return _Frame(sent, ";".join(names), before, after)
 
 
 def _canonical(path: str) -> str:
     return path if path == "/" else quote(path, safe="/~")
+
+
+@lru_cache(maxsize=8)
+def _moment(second: int) -> str:
+    return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(second))
 
 
 @lru_cache(maxsize=8)

@@ -75,25 +75,29 @@ class _Pool:
 
     def borrow(self) -> _Connection:
         """A connection that was kept and is sound, else a new one."""
-        with self._changed:
-            if not self._changed.wait_for(lambda: self._room, self._limits.connect_timeout_s):
-                raise unsent(f"all {self._limits.connections} connections are in use")
-            self._room -= 1
+        kept = self._enter()
         try:
-            return self._kept() or _connect(self._endpoint, self._limits)
+            while kept is not None and not kept.is_sound():
+                kept.close()
+                kept = self._pop()
+            return kept or _connect(self._endpoint, self._limits)
         except BaseException:
             self.give_back(None)
             raise
 
-    def _kept(self) -> _Connection | None:
-        while True:
-            with self._changed:
-                if not self._idle:
-                    return None
-                connection = self._idle.pop()
-            if connection.is_sound():
-                return connection
-            connection.close()
+    def _enter(self) -> _Connection | None:
+        """Wait for room, and take what was last used, if there is something."""
+        with self._changed:
+            if not self._room:
+                self._changed.wait_for(lambda: self._room, self._limits.connect_timeout_s)
+            if not self._room:
+                raise unsent(f"all {self._limits.connections} connections are in use")
+            self._room -= 1
+            return self._idle.pop() if self._idle else None
+
+    def _pop(self) -> _Connection | None:
+        with self._changed:
+            return self._idle.pop() if self._idle else None
 
     def give_back(self, connection: _Connection | None) -> None:
         """Keep it for others, if it is still open; let go of one that nobody used for long."""

@@ -58,7 +58,8 @@ class _Pool:
     def __init__(self, endpoint: Endpoint, limits: Limits) -> None:
         self._endpoint = endpoint
         self._limits = limits
-        self._room = asyncio.Semaphore(limits.connections)
+        self._room = limits.connections
+        self._waiting: deque[asyncio.Future[None]] = deque()
         self._idle: deque[_Connection] = deque()
         self._is_closed = False
 
@@ -80,7 +81,10 @@ class _Pool:
 
     async def borrow(self) -> _Connection:
         """A connection that was kept and is sound, else a new one."""
-        await self._enter()
+        if self._room:
+            self._room -= 1
+        else:
+            await self._wait_for_room()
         try:
             while self._idle:
                 connection = self._idle.pop()
@@ -89,23 +93,35 @@ class _Pool:
                 connection.abort()
             return await _connect(self._endpoint, self._limits)
         except BaseException:
-            self._room.release()
+            self._leave()
             raise
 
-    async def _enter(self) -> None:
-        if not self._room.locked():
-            await self._room.acquire()
-            return
+    async def _wait_for_room(self) -> None:
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
         try:
             async with asyncio.timeout(self._limits.connect_timeout_s):
-                await self._room.acquire()
-        except TimeoutError as error:
-            message = f"all {self._limits.connections} connections are in use"
-            raise unsent(message, error) from error
+                await turn
+        except BaseException as error:
+            if turn.done() and not turn.cancelled():
+                self._leave()
+            if isinstance(error, TimeoutError):
+                message = f"all {self._limits.connections} connections are in use"
+                raise unsent(message, error) from error
+            raise
+
+    def _leave(self) -> None:
+        """Make room, for whoever waits longest if anyone does."""
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._room += 1
 
     def give_back(self, connection: _Connection) -> None:
         """Keep it for others, if it is still open; let go of one that nobody used for long."""
-        self._room.release()
+        self._leave()
         if self._is_closed:
             connection.abort()
         elif connection.is_open:
@@ -142,7 +158,10 @@ class _Connection(asyncio.Protocol):
             self._watch = self._loop.call_later(self._patience_s, self._look)
         self._transport.write(request)
         try:
-            answer = await self._outcome(self._answer)
+            try:
+                answer = await self._answer
+            except asyncio.CancelledError as cancellation:
+                answer = await self._outcome(self._answer, cancellation)
         except BaseException:
             self.abort()
             raise
@@ -152,21 +171,19 @@ class _Connection(asyncio.Protocol):
             self.abort()
         return answer
 
-    async def _outcome(self, answer: asyncio.Future[Answer]) -> Answer:
-        """The answer, or how it failed: what was sent is not abandoned. A cancellation that
-        arrives meanwhile is asked for again afterwards."""
+    async def _outcome(
+        self, answer: asyncio.Future[Answer], cancellation: asyncio.CancelledError
+    ) -> Answer:
+        """What was sent is not abandoned: wait on, and ask for the cancellation afterwards."""
+        if answer.cancelled():
+            self._answer = answer = self._loop.create_future()
+        task = asyncio.current_task()
+        assert task is not None
+        task.uncancel()
         try:
-            return await answer
-        except asyncio.CancelledError as cancellation:
-            if answer.cancelled():
-                self._answer = answer = self._loop.create_future()
-            task = asyncio.current_task()
-            assert task is not None
-            task.uncancel()
-            try:
-                return await hold(answer)
-            finally:
-                task.cancel(*cancellation.args)
+            return await hold(answer)
+        finally:
+            task.cancel(*cancellation.args)
 
     def _look(self) -> None:
         """Whether there was a sign of life lately. One timer serves many requests: it is not

@@ -19,6 +19,11 @@ Item = dict[str, Attribute]
 
 def to_attribute(value: object) -> Attribute:
     """Encode one value. Subclasses, such as enums of str, count as what they extend."""
+    encode = _ENCODERS.get(type(value))
+    return _encode_subclass(value) if encode is None else encode(value)
+
+
+def _encode_subclass(value: object) -> Attribute:
     for kind in type(value).__mro__:
         encode = _ENCODERS.get(kind)
         if encode is not None:
