@@ -14,7 +14,7 @@ afresh when it is next used.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -26,7 +26,7 @@ from .wire.values import Item, to_item
 
 FIELDS = ("tk", "cp", "ra", "rp", "tc", "rm")
 OPERATIONS = ("lo", *(f"l{n}" for n in range(1, REMEMBERED_OPERATIONS)))
-_REQUIRED = FIELDS[:4]
+_REQUIRED = 4
 _SHARD_COUNTS = frozenset(1 << power for power in range(MAX_SHARDS.bit_length()))
 
 
@@ -131,31 +131,38 @@ def _decode(address: BucketAddress, item: Item) -> Bucket:
 
 
 def _decode_cells(item: Item) -> dict[str, Cell]:
-    fields: dict[str, dict[str, int]] = {}
-    for attribute, value in item.items():
-        place = _place(attribute)
-        if place is not None:
-            name, field = place
-            fields.setdefault(name, {})[field] = int(value["N"])
+    return {name: _cell(name, item, places) for name, places in _layout(frozenset(item))}
+
+
+@lru_cache(maxsize=1024)
+def _layout(attributes: frozenset[str]) -> list[tuple[str, list[str | None]]]:
+    """The limits of an item with these attributes, and where each has its fields. It is the
+    same for all items with the same limits."""
+    found = {place for place in map(_place, attributes) if place is not None}
+    names = {name for name, _ in found}
     # Another client may have said what a limit is to be; it is none before it has a balance.
-    drawn = {name: found for name, found in fields.items() if found.keys() & {"tk", "tc"}}
-    return {name: _cell(name, found) for name, found in drawn.items()}
+    drawn = [name for name in sorted(names) if found & {(name, "tk"), (name, "tc")}]
+    return [(name, _places(name, attributes)) for name in drawn]
 
 
-@lru_cache(maxsize=4096)
+def _places(name: str, attributes: frozenset[str]) -> list[str | None]:
+    wanted = [schema.bucket_attr(name, field) for field in FIELDS]
+    for required in wanted[:_REQUIRED]:
+        if required not in attributes:
+            raise ValueError(f"{required} is missing")
+    return [place if place in attributes else None for place in wanted]
+
+
 def _place(attribute: str) -> tuple[str, str] | None:
     """Limit and field of an attribute that the bucket knows."""
     parsed = schema.parse_bucket_attr(attribute)
     return parsed if parsed is not None and parsed[1] in FIELDS else None
 
 
-def _cell(name: str, found: Mapping[str, int]) -> Cell:
-    try:
-        tokens, capacity, amount, period = (found[field] for field in _REQUIRED)
-    except KeyError as error:
-        missing = schema.bucket_attr(name, error.args[0])
-        raise ValueError(f"{missing} is missing") from error
-    if amount <= 0 or period <= 0:
-        ra, rp = schema.bucket_attr(name, "ra"), schema.bucket_attr(name, "rp")
+def _cell(name: str, item: Item, places: Sequence[str | None]) -> Cell:
+    cell = Cell._make([0 if place is None else int(item[place]["N"]) for place in places])
+    if cell.refill_amount_milli <= 0 or cell.refill_period_ms <= 0:
+        ra, rp = places[2:4]
+        amount, period = cell.refill_amount_milli, cell.refill_period_ms
         raise ValueError(f"{name} never refills: {ra} is {amount}, {rp} is {period}")
-    return Cell(tokens, capacity, amount, period, found.get("tc", 0), found.get("rm", 0))
+    return cell

@@ -10,7 +10,7 @@ from ...core.exceptions import StorageUnavailable
 from ...core.writes import ABSENT, Adjust, Create, Granted, Outcome, Refill, Refused, Write
 from . import schema
 from .bucket_codec import address_of, bucket_key, decode_bucket
-from .bucket_writes import known_part, request_for
+from .bucket_writes import change, creation, known_part
 from .pages import Query, read_pages
 from .table import Table
 from .wire.errors import ConditionFailed, Reason, RequestInvalid, TransactionCanceled
@@ -18,6 +18,7 @@ from .wire.values import Item
 
 # A refund is sent again only when the item moved between its two forms meanwhile.
 _MAX_ATTEMPTS = 16
+_ALL_NEW = ("ReturnValues", "ALL_NEW")
 
 
 class DynamoBuckets:
@@ -34,13 +35,12 @@ class DynamoBuckets:
         return await self._adjust(address, write)
 
     async def _send(self, address: BucketAddress, write: Write) -> Outcome:
-        request = request_for(address, write)
+        table = self._table
         try:
             if isinstance(write, Create):
-                await self._table.put(request.pop("Item"), **request)
+                await table.call("PutItem", creation(table.name, address, write))
                 return Granted(write.bucket._replace(recent=(write.operation,)))
-            key = request.pop("Key")
-            answer = await self._table.update(key, **request, ReturnValues="ALL_NEW")
+            answer = await table.call("UpdateItem", change(table.name, address, write, _ALL_NEW))
         except ConditionFailed as refusal:
             return _outcome(address, write, refusal.item)
         except RequestInvalid:
@@ -129,5 +129,6 @@ def _reason(address: BucketAddress, write: Write, reason: Reason) -> Outcome:
 
 
 def _action(table_name: str, address: BucketAddress, write: Write) -> dict[str, Any]:
-    verb = "Put" if isinstance(write, Create) else "Update"
-    return {verb: {"TableName": table_name, **request_for(address, write)}}
+    if isinstance(write, Create):
+        return {"Put": creation(table_name, address, write)}
+    return {"Update": dict(change(table_name, address, write))}

@@ -56,7 +56,11 @@ class Expression:
     def add(self, attribute: str, amount: int) -> None:
         """`ADD attribute amount`; nothing for zero."""
         if amount:
-            self._add.append(f"{self.name(attribute)} {self.value(amount)}")
+            self.increase(attribute, self.value(amount))
+
+    def increase(self, attribute: str, operand: str) -> None:
+        """`ADD attribute operand`."""
+        self._add.append(f"{self.name(attribute)} {operand}")
 
     def include(self, attribute: str, member: str) -> None:
         """Put a member into a set of strings; one that is there stays."""
