@@ -5,7 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.strategies import quick
-from zae_limiter.core.shards import MAX_SHARDS, halve, is_whole, origin, share, sibling
+from zae_limiter.core.shards import (
+    MAX_SHARDS,
+    free_count,
+    halve,
+    is_whole,
+    owner,
+    share,
+    sibling,
+)
 
 COUNTS = [1, 2, 4, 8, 16, 32]
 
@@ -49,13 +57,61 @@ def test_a_split_creates_the_shard_one_count_further(
     shard: int, shard_count: int, expected: int
 ) -> None:
     assert sibling(shard, shard_count) == expected
-    assert origin(expected) == shard
 
 
-@pytest.mark.parametrize("shard", range(1, MAX_SHARDS))
-def test_every_shard_but_the_first_comes_from_a_split(shard: int) -> None:
-    shard_count = 1 << shard.bit_length() - 1
-    assert sibling(origin(shard), shard_count) == shard
+splits = st.lists(st.integers(0, MAX_SHARDS), max_size=40)
+
+
+def partition(choices: list[int]) -> dict[int, int]:
+    """The counts of items after these splits."""
+    counts = {0: 1}
+    for choice in choices:
+        shard = sorted(counts)[choice % len(counts)]
+        if counts[shard] < MAX_SHARDS:
+            counts[sibling(shard, counts[shard])] = 2 * counts[shard]
+            counts[shard] *= 2
+    return counts
+
+
+@quick
+@given(splits, st.integers(0, MAX_SHARDS - 1))
+def test_every_shard_is_part_of_one_item_and_splits_lead_there(
+    choices: list[int], shard: int
+) -> None:
+    counts = partition(choices)
+    assert [i for i, count in counts.items() if shard % count == i] == [owner(shard, counts)]
+    while shard not in counts:
+        source = owner(shard, counts)
+        assert source is not None
+        counts[sibling(source, counts[source])] = 2 * counts[source]
+        counts[source] *= 2
+    assert owner(shard, counts) == shard
+    assert is_whole(counts.values())
+
+
+@quick
+@given(splits, st.data())
+def test_what_is_put_in_the_place_of_missing_items_makes_the_bucket_whole_again(
+    choices: list[int], data: st.DataObject
+) -> None:
+    counts = partition(choices)
+    gone = data.draw(st.sets(st.sampled_from(sorted(counts)), max_size=len(counts) - 1))
+    counts = {shard: count for shard, count in counts.items() if shard not in gone}
+    for shard in range(MAX_SHARDS):
+        if owner(shard, counts) is None:
+            counts[shard] = free_count(shard, counts)
+    assert is_whole(counts.values())
+
+
+def test_the_place_of_one_missing_item_is_filled_by_its_like() -> None:
+    assert free_count(1, {0: 2, 3: 4}) == 4
+    assert free_count(0, {1: 2}) == 2
+    assert free_count(2, {0: 4, 1: 2}) == 4
+
+
+def test_a_part_that_is_there_is_not_missing() -> None:
+    with pytest.raises(AssertionError):
+        free_count(3, {0: 2, 1: 2})
 
 
 @pytest.mark.parametrize(("shard", "shard_count"), [(-1, 2), (2, 2), (0, 64), (0, 0)])
@@ -68,11 +124,6 @@ def test_a_shard_that_cannot_be_is_a_bug_of_the_caller(shard: int, shard_count: 
 def test_what_cannot_be_split_has_no_sibling(shard: int, shard_count: int) -> None:
     with pytest.raises(AssertionError):
         sibling(shard, shard_count)
-
-
-def test_the_first_shard_has_no_origin() -> None:
-    with pytest.raises(AssertionError):
-        origin(0)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ millitoken, so the parts always sum to the whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 MAX_SHARDS = 32
 
@@ -34,10 +34,19 @@ def sibling(shard: int, shard_count: int) -> int:
     return shard + shard_count
 
 
-def origin(shard: int) -> int:
-    """The shard whose split creates this one; shard 0 has no origin."""
-    assert shard > 0
-    return shard - (1 << shard.bit_length() - 1)
+def owner(shard: int, counts: Mapping[int, int]) -> int | None:
+    """Which of the items with these counts holds the part that would be this shard's; None when
+    that part is missing. Item *i* of *n* stands for all shards that are *i* modulo *n*."""
+    return next((i for i, count in counts.items() if shard % count == i), None)
+
+
+def free_count(shard: int, counts: Mapping[int, int]) -> int:
+    """The count of a missing shard: the largest part that overlaps none of the items'."""
+    assert owner(shard, counts) is None
+    count = 1 << shard.bit_length()
+    while any((shard - i) % min(count, n) == 0 for i, n in counts.items()):
+        count *= 2
+    return count
 
 
 def is_whole(shard_counts: Iterable[int]) -> bool:

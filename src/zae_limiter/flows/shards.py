@@ -11,12 +11,14 @@ from collections.abc import Mapping
 
 from ..core.composite import Bucket, BucketAddress, split
 from ..core.exceptions import StorageUnavailable
-from ..core.shards import MAX_SHARDS, is_whole, origin, share
+from ..core.shards import MAX_SHARDS, free_count, is_whole, owner
 from ..core.writes import Create, Granted, Refill, Refused
 from .scope import Scope
-from .send import send, send_all
+from .send import Addressed, send, send_all
 
-_MAX_ATTEMPTS = 16
+# As many splits as lead to the last shard, and some races that are lost on the way.
+_MAX_ATTEMPTS = 8
+Items = Mapping[BucketAddress, Bucket]
 
 
 def draw(scope: Scope, home: BucketAddress) -> BucketAddress:
@@ -36,11 +38,18 @@ def others(scope: Scope, address: BucketAddress, how_many: int) -> list[BucketAd
 async def read_all(scope: Scope, home: BucketAddress) -> dict[BucketAddress, Bucket]:
     """Every item of the bucket, as they are together: a split while they are being read
     would show tokens twice or not at all."""
-    for _ in range(_MAX_ATTEMPTS):
-        found = await _read_known(scope, home)
-        if not found or is_whole(bucket.shard_count for bucket in found.values()):
-            return found
+    counts: dict[int, int] = {}
+    for _ in range(MAX_SHARDS):
+        before, found = counts, await _read_known(scope, home)
+        counts = _counts(found)
+        # What is the same twice is no split under way: an item has been deleted.
+        if not found or is_whole(counts.values()) or counts == before:
+            break
     return found
+
+
+def _counts(found: Items) -> dict[int, int]:
+    return {address.shard: bucket.shard_count for address, bucket in found.items()}
 
 
 async def _read_known(scope: Scope, home: BucketAddress) -> dict[BucketAddress, Bucket]:
@@ -57,59 +66,64 @@ async def _read_known(scope: Scope, home: BucketAddress) -> dict[BucketAddress, 
     return found
 
 
+async def read_whole(scope: Scope, home: BucketAddress) -> dict[BucketAddress, Bucket]:
+    """Every item of the bucket, those included that were deleted though others stayed: they
+    come back. Nothing when there is nothing of the bucket at all."""
+    found = await read_all(scope, home)
+    for shard in range(scope.shard_count(home)):
+        if found and owner(shard, _counts(found)) is None:
+            await _fill_hole(scope, home._replace(shard=shard), found)
+            found = await read_all(scope, home)
+    return found
+
+
 async def split_shard(scope: Scope, address: BucketAddress, bucket: Bucket) -> bool:
     """Split an item in two. False when somebody was faster."""
     lower, upper = split(bucket)
     io = scope.io
-    outcomes = await send_all(
-        scope,
-        [
-            (address, Refill(io.operation_id(), io.now_ms(), bucket, lower)),
-            (address._replace(shard=upper.shard), Create(io.operation_id(), io.now_ms(), upper)),
-        ],
-    )
+    writes: list[Addressed] = [
+        (address, Refill(io.operation_id(), io.now_ms(), bucket, lower)),
+        (address._replace(shard=upper.shard), Create(io.operation_id(), io.now_ms(), upper)),
+    ]
+    try:
+        outcomes = await send_all(scope, writes)
+    except StorageUnavailable as error:
+        if error.ambiguous or not error.retryable:
+            raise
+        # Others wrote to one of the items at the very same time: that is no outage yet.
+        return False
     return all(isinstance(outcome, Granted) for outcome in outcomes)
 
 
-async def make_shard(scope: Scope, address: BucketAddress) -> Bucket | None:
-    """The item at an address where there is none: made by splitting the one it comes from.
-
-    None when there is nothing of the bucket at all.
-    """
-    for _ in range(_MAX_ATTEMPTS):
+async def make_shard(scope: Scope, address: BucketAddress) -> tuple[BucketAddress, Bucket] | None:
+    """The item at an address where there is none, made by splitting the one it comes from; or
+    that one itself, if it is written too often to be split. None when there is nothing of the
+    bucket at all."""
+    for lost in range(_MAX_ATTEMPTS + 1):
         found = await read_all(scope, address.home)
-        if address in found or not found:
-            return found.get(address)
-        source = _nearest(address, found)
-        if source is None or found[source].shard_count > address.shard:
-            await _fill_hole(scope, address, next(iter(found.values())))
-        else:
-            await split_shard(scope, source, found[source])
-    raise StorageUnavailable(f"{address} is too contended to be split")
+        if not found:
+            return None
+        shard = owner(address.shard, _counts(found))
+        if shard is None:
+            await _fill_hole(scope, address, found)
+            continue
+        source = address._replace(shard=shard)
+        if source == address or lost == _MAX_ATTEMPTS:
+            return source, found[source]
+        await split_shard(scope, source, found[source])
+    raise StorageUnavailable(f"{address} is deleted again and again")
 
 
-def _nearest(address: BucketAddress, found: Mapping[BucketAddress, Bucket]) -> BucketAddress | None:
-    """The item that exists and that this one comes from, directly or not."""
-    while address.shard:
-        address = address._replace(shard=origin(address.shard))
-        if address in found:
-            return address
-    return None
-
-
-async def _fill_hole(scope: Scope, address: BucketAddress, like: Bucket) -> None:
+async def _fill_hole(scope: Scope, address: BucketAddress, found: Items) -> None:
     """An item that was deleted, though its siblings stayed, comes back full."""
-    count = min(MAX_SHARDS, like.shard_count)
-    cells = {
-        name: cell._replace(
-            tokens_milli=share(cell.capacity_milli, address.shard, count),
-            consumed_milli=0,
-            remainder=0,
-        )
-        for name, cell in like.cells.items()
-    }
+    like = next(iter(found.values()))
+    count = free_count(address.shard, _counts(found))
     io = scope.io
     item = like._replace(
-        cells=cells, refilled_at_ms=io.now_ms(), shard=address.shard, recent=(), acquires=0
+        refilled_at_ms=io.now_ms(), shard=address.shard, shard_count=count, recent=(), acquires=0
     )
-    await send(scope, address, Create(io.operation_id(), io.now_ms(), item))
+    cells = {
+        name: cell._replace(tokens_milli=item.ceiling_milli(name), consumed_milli=0, remainder=0)
+        for name, cell in like.cells.items()
+    }
+    await send(scope, address, Create(io.operation_id(), io.now_ms(), item._replace(cells=cells)))

@@ -23,12 +23,12 @@ from .resolve import resolve_afresh
 from .scope import Scope
 from .send import send
 from .shards import draw, make_shard, others, split_shard
+from .step_back import step_back
 from .withdraw import withdraw
 
 # Each lost race means that another client won it; a bound keeps it finite.
 _MAX_ATTEMPTS = 96
 _PATIENCE = 6
-_LONGEST_NAP_MS = 32
 _OTHER_SHARDS = 2
 
 
@@ -45,7 +45,21 @@ async def take(scope: Scope, charge: Charge, *, speculative: bool = True) -> Tak
 
 async def _take_anywhere(scope: Scope, charge: Charge, speculative: bool) -> Taken | Shortage:
     """Charge the item that is drawn, else another, else several at once."""
-    charge.address = draw(scope, charge.address)
+    for _ in range(_MAX_ATTEMPTS):
+        outcome = await _take_drawn(scope, charge, speculative)
+        if isinstance(outcome, Taken) or scope.shard_count(charge.address) == 1:
+            return outcome
+        whole = await withdraw(scope, charge)
+        if whole is not None:
+            return whole
+        # It was deleted meanwhile, so it starts anew.
+        scope.shard_counts.discard(charge.address.home)
+    raise StorageUnavailable(f"{charge.address.home} is deleted again and again")
+
+
+async def _take_drawn(scope: Scope, charge: Charge, speculative: bool) -> Taken | Shortage:
+    """Charge the item that is drawn, else another, if there are any."""
+    charge.address = draw(scope, charge.address.home)
     outcome = await take_joined(scope, charge, speculative, _take_here)
     if isinstance(outcome, Taken) or scope.shard_count(charge.address) == 1:
         return outcome
@@ -55,8 +69,8 @@ async def _take_anywhere(scope: Scope, charge: Charge, speculative: bool) -> Tak
         charge.address = address
         outcome = await take_joined(scope, charge, speculative, _take_here)
         if isinstance(outcome, Taken):
-            return outcome
-    return await withdraw(scope, charge)
+            break
+    return outcome
 
 
 async def _take_here(scope: Scope, charge: Charge, speculative: bool) -> Taken | Shortage:
@@ -93,8 +107,7 @@ async def _make_room(scope: Scope, charge: Charge, outcome: Refused, lost: int) 
     """Too many want this item at once: spread it if that is possible, else step back a while."""
     if charge.intent.metered and outcome.bucket.shard_count < MAX_SHARDS:
         return await _spread(scope, charge, outcome.bucket)
-    longest_ms = min(_LONGEST_NAP_MS, 1 << min(lost, 10))
-    await scope.io.pause(scope.io.entropy() % (longest_ms * 1000) / 1_000_000)
+    await step_back(scope, lost)
     return await _look(scope, charge)
 
 
@@ -139,10 +152,11 @@ async def _plan(
 
 
 async def _plan_absent(scope: Scope, charge: Charge) -> Write | Shortage | Refused:
-    if charge.address.shard:
+    if scope.shard_count(charge.address) > 1:
         made = await make_shard(scope, charge.address)
         if made is not None:
-            return Refused(made)
+            charge.address, bucket = made
+            return Refused(bucket)
         charge.address = charge.address.home
         scope.shard_counts.discard(charge.address)
     planned = plan_create(charge.intent, charge.operation, scope.io.now_ms())

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...core.composite import Bucket, BucketAddress
 from ...core.exceptions import StorageUnavailable
-from ...core.writes import ABSENT, Adjust, Create, Granted, Outcome, Refill, Refused, Write
+from ...core.writes import ABSENT, Adjust, Create, Granted, Outcome, Refused, Write
 from . import schema
 from .bucket_codec import address_of, bucket_key, decode_bucket
 from .bucket_writes import change, creation, known_part
@@ -19,6 +19,7 @@ from .wire.values import Item
 # A refund is sent again only when the item moved between its two forms meanwhile.
 _MAX_ATTEMPTS = 16
 _ALL_NEW = ("ReturnValues", "ALL_NEW")
+_UNSEEN = Bucket({}, 0, "")
 
 
 class DynamoBuckets:
@@ -120,12 +121,8 @@ def _reason(address: BucketAddress, write: Write, reason: Reason) -> Outcome:
     """What became of one action of a canceled transaction."""
     if reason.code == "ConditionalCheckFailed":
         return _outcome(address, write, reason.item)
-    # It could have been carried out. What its item would be is of no use to anyone.
-    match write:
-        case Create(bucket=bucket) | Refill(after=bucket):
-            return Granted(bucket)
-        case _:
-            raise TypeError(f"{type(write).__name__} is not written together with others")
+    # It could have been carried out. What its item would be then nobody says, nor needs to know.
+    return Granted(_UNSEEN)
 
 
 def _action(table_name: str, address: BucketAddress, write: Write) -> dict[str, Any]:

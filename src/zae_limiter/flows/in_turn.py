@@ -1,0 +1,81 @@
+"""Taking from several items of a bucket one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..core.composite import Bucket, BucketAddress, at
+from ..core.ledger import Entry, Ledger
+from ..core.writes import Granted, Outcome, Refused, Write
+from .charge import Charge
+from .parts import Items, asked_milli, plan_part
+from .scope import Scope
+from .send import send
+from .settle import refund
+from .step_back import step_back
+
+# Each lost race means that another client won it; a bound keeps it finite.
+_MAX_ATTEMPTS = 32
+
+
+async def take_in_turn(scope: Scope, charge: Charge, found: Items) -> bool:
+    """True when all was taken; else what was had is given back."""
+    missing_milli = asked_milli(charge)
+    for address, bucket in found.items():
+        await _take_part(scope, charge, address, bucket, missing_milli)
+        if not any(missing_milli.values()):
+            return True
+    taken = Ledger(charge.entries)
+    charge.entries, charge.shards = [], ()
+    await refund(scope, taken)
+    return False
+
+
+async def _take_part(
+    scope: Scope,
+    charge: Charge,
+    address: BucketAddress,
+    bucket: Bucket,
+    missing_milli: dict[str, int],
+) -> None:
+    """Take what this item can give of what is missing."""
+    acquires = 0 if charge.entries else charge.intent.acquires
+    operation, part = "", charge.entry(address, {}, acquires)
+    for lost in range(_MAX_ATTEMPTS):
+        now_ms = scope.io.now_ms()
+        part_milli = _part_milli(charge, bucket, missing_milli, now_ms)
+        if not part_milli:
+            return
+        if part_milli != part.charged_milli:
+            # What was tried before must not be taken for this, should it land late.
+            operation, part = scope.io.operation_id(), charge.entry(address, part_milli, acquires)
+        write = plan_part(charge, bucket, part, operation, now_ms)
+        outcome = await _send(scope, charge, part, write)
+        if not isinstance(outcome, Refused):
+            break
+        bucket = outcome.bucket
+        await step_back(scope, lost)
+    else:
+        return
+    if isinstance(outcome, Granted):
+        for name, amount_milli in part_milli.items():
+            missing_milli[name] -= amount_milli
+
+
+def _part_milli(
+    charge: Charge, bucket: Bucket, missing_milli: Mapping[str, int], now_ms: int
+) -> dict[str, int]:
+    cells = at(bucket, charge.limits, now_ms, metered=True).cells
+    parts_milli = {n: min(missing, cells[n].tokens_milli) for n, missing in missing_milli.items()}
+    return {name: part_milli for name, part_milli in parts_milli.items() if part_milli > 0}
+
+
+async def _send(scope: Scope, charge: Charge, part: Entry, write: Write) -> Outcome:
+    """Send a write that charges, so that it is known of whatever happens meanwhile."""
+    charge.sent = ((write.operation, part),)
+    outcome = await send(scope, part.address, write)
+    charge.sent = ()
+    if isinstance(outcome, Granted):
+        charge.entries.append(part)
+        charge.shards = (*charge.shards, outcome.bucket)
+    return outcome

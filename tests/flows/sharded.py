@@ -1,0 +1,65 @@
+"""A bucket in several items, in memory, and clients that share it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from zae_limiter import Limit, RateLimitExceeded, SyncRateLimiter, SyncRepository
+from zae_limiter.backends.memory import MemoryStore
+from zae_limiter.core.composite import Bucket, BucketAddress
+from zae_limiter.flows.bounded import Bounded
+from zae_limiter.flows.shards import read_all, split_shard
+from zae_limiter.runtime.blocking import run
+from zae_limiter.testing import ManualClock
+
+RPM = Limit.per_minute("rpm", 100_001)
+TPM = Limit.per_minute("tpm", 1_000_003)
+
+
+class Bench:
+    """A metered store in memory, and clients that know nothing of each other."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.repository = SyncRepository.open(url="memory://", clock=self.clock)
+        store = self.repository.scope.store
+        assert isinstance(store, MemoryStore)
+        self.store = store
+        self.items = store.buckets._tables.buckets
+        store.buckets.metered = True
+        self.limiter = SyncRateLimiter(self.repository)
+        self.limiter.set_system_defaults([RPM, TPM])
+        self.home = BucketAddress(self.repository.namespace_id, "key", "gpt-4")
+
+    def client(self) -> SyncRateLimiter:
+        """Another process: the same store, nothing remembered."""
+        scope = replace(self.repository.scope, images=Bounded(100), shard_counts=Bounded(100))
+        return SyncRateLimiter(SyncRepository(scope, "default", owns_store=False))
+
+    def shards(self) -> list[Bucket]:
+        """All items, found without asking anyone's memory."""
+        found = run(self.repository.scope.store.buckets.of_entity(*self.home[:2]))
+        return list(found.values())
+
+    def split_to(self, count: int) -> None:
+        """Split every item until there are so many."""
+        scope = self.repository.scope
+        while len(self.shards()) < count:
+            for address, bucket in run(read_all(scope, self.home)).items():
+                assert run(split_shard(scope, address, bucket))
+
+    def total(self, name: str) -> int:
+        """Tokens held by all items together, as stored, in millitokens."""
+        return sum(bucket.cells[name].tokens_milli for bucket in self.shards())
+
+    def consumed(self, name: str) -> int:
+        """Tokens consumed from all items together, in millitokens."""
+        return sum(bucket.cells[name].consumed_milli for bucket in self.shards())
+
+
+def take(limiter: SyncRateLimiter, **amounts: int) -> bool:
+    try:
+        with limiter.acquire("key", "gpt-4", amounts):
+            return True
+    except RateLimitExceeded:
+        return False
