@@ -94,6 +94,21 @@ def test_a_further_charge_under_new_limits_is_corrected_and_counted_too() -> Non
     assert list(lease.refunds())[1] == (ORG, {"rpm": -1000, "rpd": -1000}, -2)
 
 
+@pytest.mark.parametrize(("charged", "returned_milli"), [(0, None), (1, -1000), (3, -2000)])
+def test_of_a_limit_that_came_later_no_more_is_given_back_than_was_taken_of_it(
+    charged: int, returned_milli: int | None
+) -> None:
+    """The organisation did not limit `tpm` when the lease was opened, so that none of its
+    estimate was taken there."""
+    lease = ledger()
+    further = Entry(ORG, frozenset({"rpm", "tpm"}), {"rpm": 1000, "tpm": charged * 1000})
+    lease.absorb(Ledger([further]))
+    lease.correct({"tpm": -2})
+    given_back = {ORG: {"tpm": returned_milli}} if returned_milli else {}
+    assert dict(lease.corrections()) == {KEY: {"tpm": -2000}, **given_back}
+    assert lease.consumed["tpm"] == 500 - 2 + charged + (returned_milli or 0) // 1000
+
+
 def test_absorbing_leaves_the_other_ledger_alone() -> None:
     further = Ledger([Entry(KEY, frozenset({"tpm"}), {"tpm": 7000}, acquires=0)])
     lease = ledger()
@@ -158,3 +173,17 @@ class TestSeveralShards:
         )
         lease.correct({"rpm": -1})
         assert list(lease.corrections()) == [(self.HOME, {"rpm": -1000})]
+
+    def test_of_a_limit_that_came_later_each_shard_gets_back_what_was_taken_there(self) -> None:
+        lease = self.ledger()
+        both = frozenset({"rpm", "tpm"})
+        lease.absorb(
+            Ledger(
+                [
+                    Entry(SHARD, both, {"rpm": 2000}, acquires=0),
+                    Entry(KEY, both, {"rpm": 3000}, acquires=0),
+                ]
+            )
+        )
+        lease.correct({"rpm": -9})
+        assert dict(lease.corrections()) == {SHARD: {"rpm": -2000}, KEY: {"rpm": -3000}}

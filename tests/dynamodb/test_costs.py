@@ -15,14 +15,16 @@ import pytest
 from bench.costs import RCU_DOLLARS, WCU_DOLLARS, Cost
 from bench.item_size import item_bytes
 from bench.paths import UNSTEADY, cells
-from bench.scenarios import CROWD, PATHS, measure, take
+from bench.scenarios import CROWD, PATHS, Stage, measure, take
 
 from tests.drivers import Driver, limiter_on, open_repository
+from tests.flows import crowd
 from tests.servers.chaos import ChaosProxy, Hold
 from tests.servers.processes import Server
 from tests.servers.tables import OwnTable, own_table
 from zae_limiter import Limit
 from zae_limiter.backends.urls import dynamodb_url
+from zae_limiter.core.composite import BucketAddress
 from zae_limiter.testing import ManualClock
 
 from .support import IS_EXACT, new_name
@@ -74,13 +76,31 @@ def test_every_path_costs_what_the_guide_says(
 
 
 @pytest.mark.parametrize("limit_count", [1, 6])
-def test_acquires_that_meet_share_their_calls(
-    facade: Driver, shared_table: OwnTable, limit_count: int
+async def test_acquires_that_meet_share_their_calls(
+    facade: Driver, shared_table: OwnTable, dynamodb: Server, limit_count: int
 ) -> None:
-    (title,) = UNSTEADY
-    cost = cost_of(title, facade, shared_table, limit_count)
-    assert 1 <= cost.calls <= CROWD // 4
-    assert cost.wcu <= CROWD // 4
+    """The first write is answered when all others wait for it, and they go in one."""
+    released = threading.Event()
+    with ChaosProxy(dynamodb.url) as proxy:
+        url = dynamodb_url(shared_table.name, "us-east-1", proxy.url)
+        stage = Stage(facade, url, new_name(), limit_count)
+        await stage.process()
+        await stage.limiter.set_system_defaults(stage.limits)
+        await stage.take()
+        scope = stage.opened[0].scope
+        home = BucketAddress(scope.namespace_id, "key", "gpt-4")
+        call = asyncio.ensure_future if facade == "asyncio" else crowd.in_thread
+        proxy.use([Hold(released)])
+        proxy.heard.clear()
+        with stage.bill():
+            calls = [call(take(stage.limiter, stage.amounts()))]
+            await asyncio.to_thread(proxy.heard.wait, 30)
+            calls += [call(take(stage.limiter, stage.amounts())) for _ in range(CROWD - 1)]
+            await crowd.until(lambda: crowd.in_line(scope, home) == CROWD - 1)
+            released.set()
+            await asyncio.gather(*calls)
+        await stage.opened[0].close()
+    assert (stage.cost.calls, stage.cost.wcu, stage.cost.rcu) == (2, 2, 0)
 
 
 @pytest.mark.parametrize(

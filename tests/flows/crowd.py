@@ -164,7 +164,7 @@ class Crowd:
 
     def in_line(self, address: BucketAddress | None = None) -> int:
         """How many wait for an item."""
-        return len(self.scope.lanes._lines.get(address or self.home(), ()))
+        return in_line(self.scope, address or self.home())
 
     def call(self, work: Work) -> asyncio.Future[Any]:
         """Begin, as a task or a thread of its own."""
@@ -201,6 +201,11 @@ class Crowd:
         begun = [await self.at_gate(works[0]), *await self.behind(*works[1:])]
         self.buckets.gate.open()
         return await asyncio.gather(*begun, return_exceptions=True)
+
+
+def in_line(scope: Scope, address: BucketAddress) -> int:
+    """How many of a process wait for an item."""
+    return len(scope.lanes._lines.get(address, ()))
 
 
 def in_thread(work: Work) -> asyncio.Future[Any]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.drivers import Driver, limiter_on
-from tests.flows.crowd import Crowd, crowd, in_thread, take, until, wait_of
+from tests.flows.crowd import Crowd, Gate, crowd, in_line, in_thread, take, until, wait_of
 from zae_limiter import Limit, SyncRateLimiter, SyncRepository, ValidationError
 from zae_limiter.backends.memory import MemoryStore
 from zae_limiter.core.composite import BucketAddress
@@ -347,34 +347,39 @@ async def test_all_that_several_items_hold_is_admitted_to_those_who_meet(driver:
         assert sum(item.cells["rpm"].tokens_milli for item in items.values()) == 4000
 
 
-def test_a_real_file_needs_fewer_writes_than_calls(tmp_path: Path) -> None:
-    """No gate: threads meet as they come."""
-    repository = SyncRepository.open(url=f"sqlite:///{tmp_path / 'limits.db'}")
-    limiter = SyncRateLimiter(repository, default_limits=[RPM])
-    writes = 0
-    write = repository.scope.store.buckets.write
+async def test_a_real_file_needs_fewer_writes_than_calls(tmp_path: Path) -> None:
+    """The first write is held up until all threads have come; then they meet as they do."""
+    with SyncRepository.open(url=f"sqlite:///{tmp_path / 'limits.db'}") as repository:
+        limiter = SyncRateLimiter(repository, default_limits=[RPM])
+        with limiter.acquire("key-1", "gpt-4", {"rpm": 0}):
+            pass
+        scope = repository.scope
+        home = BucketAddress(scope.namespace_id, "key-1", "gpt-4")
+        gate, writes, write = Gate("blocking"), 0, scope.store.buckets.write
+        gate.close()
 
-    async def counted(address: BucketAddress, planned: Write) -> Any:
-        nonlocal writes
-        writes += 1
-        return await write(address, planned)
+        async def counted(address: BucketAddress, planned: Write) -> Any:
+            nonlocal writes
+            writes += 1
+            await gate.passed()
+            return await write(address, planned)
 
-    repository.scope.store.buckets.write = counted  # type: ignore[method-assign,assignment]
+        scope.store.buckets.write = counted  # type: ignore[method-assign,assignment]
 
-    async def work() -> None:
-        for _ in range(10):
-            with limiter.acquire("key-1", "gpt-4", {"rpm": 1}):
-                pass
+        async def work() -> None:
+            for _ in range(10):
+                with limiter.acquire("key-1", "gpt-4", {"rpm": 1}):
+                    pass
 
-    async def all_of_them() -> None:
-        await asyncio.gather(*(in_thread(work()) for _ in range(40)))
-
-    asyncio.run(all_of_them())
-    state = repository.get_bucket("key-1", "gpt-4", "rpm")
-    assert state is not None
-    assert state.total_consumed_milli == 400_000
-    assert writes < 400
-    repository.close()
+        calls = [in_thread(work()) for _ in range(40)]
+        await until(lambda: in_line(scope, home) == 39)
+        gate.open()
+        await asyncio.gather(*calls)
+        state = repository.get_bucket("key-1", "gpt-4", "rpm")
+        assert state is not None
+        assert state.total_consumed_milli == 400_000
+        # The 39 that waited went in one write, whatever the others did.
+        assert writes <= 400 - 38
 
 
 async def test_without_speculation_they_go_together_too(driver: Driver, url: str) -> None:

@@ -280,3 +280,11 @@ def dead_end() -> Iterator[str]:
         listener.listen(0)
         filler.connect(listener.getsockname())
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+@contextmanager
+def closed_door() -> Iterator[str]:
+    """An address where nobody listens, and which nobody else gets: connections are refused."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{taken.getsockname()[1]}"

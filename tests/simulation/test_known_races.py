@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any
 
-from zae_limiter import Limit, RateLimitExceeded
+from zae_limiter import Limit, RateLimitExceeded, SyncRateLimiter, SyncRepository
 from zae_limiter.backends.memory import MemoryStore
 from zae_limiter.core.composite import Bucket, BucketAddress
 from zae_limiter.core.exceptions import StorageUnavailable
@@ -15,6 +15,7 @@ from zae_limiter.flows.cascade import make_request
 from zae_limiter.flows.lease import Terms, end_lease, open_lease
 from zae_limiter.flows.scope import Scope
 from zae_limiter.flows.shards import split_shard
+from zae_limiter.testing import ManualClock
 from zae_limiter.testing.simulation import Simulation
 
 from .properties import deltas_milli
@@ -136,3 +137,22 @@ def test_whoever_is_thrown_away_in_line_for_a_bucket_does_not_block_it() -> None
     in_line.close()
     desk.scope.lanes.leave(HOME, desk)
     assert desk.do(desk.take(2)) == ["2 taken"]
+
+
+def test_a_parent_gives_back_nothing_of_a_limit_that_it_has_had_only_since() -> None:
+    clock = ManualClock()
+    with SyncRepository.open(url="memory://", clock=clock) as repository:
+        limiter = SyncRateLimiter(repository)
+        rpd, tpd = Limit.per_day("rpd", 1, burst=10), Limit.per_day("tpd", 1, burst=10)
+        repository.create_entity("company")
+        repository.create_entity("key", parent_id="company", cascade=True)
+        repository.set_limits("key", [rpd, tpd])
+        repository.set_limits("company", [tpd])
+        with limiter.acquire("key", "api", {"rpd": 2, "tpd": 1}) as lease:
+            repository.set_limits("company", [rpd, tpd])
+            clock.advance(61)
+            with limiter.acquire("company", "api", {"rpd": 5}):
+                pass
+            lease.consume(tpd=1)
+            lease.release(rpd=2)
+        assert limiter.available("company", "api") == {"rpd": 5, "tpd": 8}

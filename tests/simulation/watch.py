@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -90,8 +91,11 @@ class Story:
         total: Amounts = {}
         for entry in entries:
             add(total, entry.charged_milli)
-        names = {name for entry in entries for name in entry.limit_names}
-        add(total, {name: n * MILLI for name, n in self.corrected.items() if name in names})
+        for name, delta in self.corrected.items():
+            if any(name in entry.limit_names | entry.later_names for entry in entries):
+                was_there = name in entries[0].limit_names
+                least_milli = -math.inf if was_there else -total.get(name, 0)
+                add(total, {name: int(max(delta * MILLI, least_milli))})
         return total
 
     def doubts_about(self, home: BucketAddress) -> set[str]:

@@ -13,7 +13,7 @@ from zae_limiter.backends.dynamodb.wire.client import Client
 from zae_limiter.backends.dynamodb.wire.edge import Limits
 
 from .drivers import Driver, asyncio_driver, blocking_driver
-from .transports import client_over
+from .transports import PATIENT, client_over
 
 _ENVIRONMENT = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
 
@@ -55,7 +55,7 @@ def connect(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connect
             blocking=driver.blocking,
             region=server.region,
             endpoint_url=url or server.url,
-            limits=limits,
+            limits=limits or PATIENT,
         )
         made.append(client)
         return client

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.servers.chaos import INTERNAL_ERROR, THROTTLED, ChaosProxy, Delay
-from tests.servers.processes import Server, free_port
+from tests.servers.chaos import INTERNAL_ERROR, THROTTLED, ChaosProxy, Delay, closed_door
+from tests.servers.processes import Server
 from zae_limiter.backends.dynamodb.wire.client import Client
 from zae_limiter.backends.dynamodb.wire.connect import open_client, signed
 from zae_limiter.backends.dynamodb.wire.credentials import Access
@@ -31,7 +31,7 @@ from zae_limiter.testing import ManualClock
 from .conftest import Connect, act_as_caller_of
 from .drivers import Driver
 from .tables import create_table, key
-from .transports import BOTH, EVERY
+from .transports import BOTH, EVERY, unhurried
 
 
 def _add(table: str, name: str, amount: int, **more: Any) -> dict[str, Any]:
@@ -217,7 +217,7 @@ def test_throttling_is_waited_out(
     dynamodb: Server, driver: Driver, connect: Connect, transport: str
 ) -> None:
     with ChaosProxy(dynamodb.url, [THROTTLED, THROTTLED]) as proxy:
-        client = connect(dynamodb, proxy.url, transport=transport)
+        client = unhurried(connect(dynamodb, proxy.url, transport=transport))
         assert "TableNames" in driver.run(client.call("ListTables", {}))
     assert client.meter.calls["ListTables"] == 1
     assert client.meter.requests["ListTables"] == len(proxy.requests) == 3
@@ -228,7 +228,7 @@ def test_throttling_that_lasts_is_reported_as_such(
     dynamodb: Server, driver: Driver, connect: Connect, transport: str
 ) -> None:
     with ChaosProxy(dynamodb.url, [THROTTLED] * 20) as proxy:
-        client = connect(dynamodb, proxy.url, transport=transport)
+        client = unhurried(connect(dynamodb, proxy.url, transport=transport))
         with pytest.raises(StorageUnavailable, match="too busy") as raised:
             driver.run(client.call("ListTables", {}))
     assert (raised.value.retryable, raised.value.ambiguous) == (True, False)
@@ -251,9 +251,10 @@ def test_what_is_ambiguous_is_not_sent_again(
 def test_what_was_never_sent_is_tried_again_a_few_times(
     dynamodb: Server, driver: Driver, connect: Connect, transport: str
 ) -> None:
-    client = connect(dynamodb, f"http://127.0.0.1:{free_port()}", transport=transport)
-    with pytest.raises(StorageUnavailable) as raised:
-        driver.run(client.call("ListTables", {}))
+    with closed_door() as url:
+        client = unhurried(connect(dynamodb, url, transport=transport))
+        with pytest.raises(StorageUnavailable) as raised:
+            driver.run(client.call("ListTables", {}))
     assert (raised.value.retryable, raised.value.ambiguous) == (True, False)
     assert client.meter.requests["ListTables"] == 4
 

@@ -30,10 +30,9 @@ from zae_limiter.runtime.blocking import BlockingIo, run
 from .conftest import Connect, act_as_caller_of
 from .drivers import Driver
 from .scripted import Said, scripted
-from .transports import EVERY, OURS, client_over
+from .transports import EVERY, OURS, PATIENT, client_over, unhurried
 
-_LIMITS = Limits(connect_timeout_s=2, read_timeout_s=1, connections=2)
-_PATIENT = Limits(connect_timeout_s=30, read_timeout_s=30)
+_FEW = Limits(connect_timeout_s=60, read_timeout_s=60, connections=2)
 _EMPTY = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
 _CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\n{\r\n1\r\n}\r\n0\r\n\r\n"
 _LAST = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}"
@@ -58,7 +57,7 @@ def test_an_answer_that_ends_leaves_the_connection_open(
     dynamodb: Server, driver: Driver, connect: Connect, transport: str, answer: bytes
 ) -> None:
     with scripted([answer, answer, answer]) as server:
-        client = connect(dynamodb, server.url, _LIMITS, transport)
+        client = connect(dynamodb, server.url, _FEW, transport)
         assert [_ask(driver, client) for _ in range(3)] == [{}] * 3
     assert server.heard == [3]
 
@@ -69,7 +68,7 @@ def test_an_answer_that_is_the_last_one_leaves_no_connection(
     dynamodb: Server, driver: Driver, connect: Connect, transport: str, answer: bytes
 ) -> None:
     with scripted([answer], [answer]) as server:
-        client = connect(dynamodb, server.url, _LIMITS, transport)
+        client = connect(dynamodb, server.url, _FEW, transport)
         assert [_ask(driver, client) for _ in range(2)] == [{}] * 2
     assert server.heard == [1, 1]
 
@@ -79,7 +78,7 @@ def test_a_connection_that_was_closed_while_idle_is_replaced_unnoticed(
 ) -> None:
     """Also when the event loop had no time to notice: it is blocked while that happens."""
     with scripted([_EMPTY], [_EMPTY], [_EMPTY, _EMPTY]) as server:
-        client = connect(dynamodb, server.url, _LIMITS, "wire")
+        client = connect(dynamodb, server.url, _FEW, "wire")
 
         async def ask_and_ask_again() -> list[Any]:
             first = await client.call("ListTables", {})
@@ -103,7 +102,7 @@ def test_a_kept_connection_that_ends_after_the_request_is_ambiguous(
 ) -> None:
     """It may have been closed just before, or just after the service acted: nobody knows."""
     with scripted([_EMPTY, b""], [_EMPTY]) as server:
-        client = connect(dynamodb, server.url, _LIMITS, "wire")
+        client = connect(dynamodb, server.url, _FEW, "wire")
         _ask(driver, client)
         failure = _failure(driver, client)
         assert (failure.retryable, failure.ambiguous) == (True, True)
@@ -127,7 +126,7 @@ def test_what_is_no_whole_answer_is_ambiguous_and_leaves_no_connection(
     dynamodb: Server, driver: Driver, connect: Connect, transport: str, answer: bytes
 ) -> None:
     with scripted([answer], [_EMPTY]) as server:
-        client = connect(dynamodb, server.url, _LIMITS, transport)
+        client = connect(dynamodb, server.url, _FEW, transport)
         failure = _failure(driver, client)
         assert (failure.retryable, failure.ambiguous) == (True, True)
         assert _ask(driver, client) == {}
@@ -138,7 +137,7 @@ def test_a_connection_that_says_more_than_it_was_asked_is_left(
     dynamodb: Server, driver: Driver, connect: Connect
 ) -> None:
     with scripted([_EMPTY + b"HTTP/1.1 408 Too Late\r\n\r\n"], [_EMPTY]) as server:
-        client = connect(dynamodb, server.url, _LIMITS, "wire")
+        client = connect(dynamodb, server.url, _FEW, "wire")
         assert [_ask(driver, client) for _ in range(2)] == [{}] * 2
     assert server.heard == [1, 1]
 
@@ -147,9 +146,11 @@ def test_a_connection_that_says_more_than_it_was_asked_is_left(
 def test_a_slow_answer_is_waited_for_as_long_as_it_shows_life(
     dynamodb: Server, driver: Driver, connect: Connect, transport: str
 ) -> None:
-    slow = Said([_EMPTY[:10], _EMPTY[10:20], _EMPTY[20:]], before_each_s=0.45)
+    slow = Said([_EMPTY[n : n + 7] for n in range(0, len(_EMPTY), 7)], before_each_s=0.4)
+    limits = Limits(connect_timeout_s=60, read_timeout_s=2)
+    assert len(slow.pieces) * slow.before_each_s > limits.read_timeout_s
     with scripted([_EMPTY, slow]) as server:
-        client = connect(dynamodb, server.url, _LIMITS, transport)
+        client = connect(dynamodb, server.url, limits, transport)
         assert [_ask(driver, client) for _ in range(2)] == [{}] * 2
 
 
@@ -160,7 +161,7 @@ def test_large_requests_and_answers_come_through(
     body = b'{"x":"' + b"y" * 8_000_000 + b'"}'
     answer = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
     with scripted([answer, _EMPTY]) as server:
-        client = connect(dynamodb, server.url, _PATIENT, transport)
+        client = connect(dynamodb, server.url, PATIENT, transport)
         request = {"TableName": "z" * 1_000_000}
         assert driver.run(client.call("ListTables", request)) == {"x": "y" * 8_000_000}
         assert _ask(driver, client) == {}
@@ -172,7 +173,7 @@ def test_a_connection_that_was_idle_for_long_is_not_trusted(
 ) -> None:
     monkeypatch.setattr(sockets, "_KEPT_IDLE_S", 0)
     with ChaosProxy(dynamodb.url) as proxy:
-        client = connect(dynamodb, proxy.url, _LIMITS, "wire")
+        client = connect(dynamodb, proxy.url, _FEW, "wire")
         for _ in range(3):
             assert "TableNames" in _ask(driver, client)
     assert proxy.connections == 3
@@ -191,7 +192,7 @@ def test_every_address_of_a_host_is_tried(
         kind = (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "")
         found = [(*kind, ("127.0.0.1", free_port())), (*kind, ("127.0.0.1", port))]
         monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
-        client = connect(dynamodb, f"http://two.invalid:{port}", _LIMITS, transport)
+        client = connect(dynamodb, f"http://two.invalid:{port}", _FEW, transport)
         assert _ask(driver, client) == {}
 
 
@@ -204,7 +205,7 @@ def test_credentials_that_would_break_the_request_are_not_sent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with ChaosProxy(dynamodb.url) as proxy:
-        client = connect(dynamodb, proxy.url, _LIMITS, transport)
+        client = connect(dynamodb, proxy.url, _FEW, transport)
         monkeypatch.setenv("AWS_SESSION_TOKEN", "token\r\nx-amz-target: other")
         with pytest.raises((StorageUnavailable, ValueError)):
             _ask(driver, client)
@@ -222,7 +223,7 @@ def test_a_server_that_never_shakes_hands_was_not_sent_to(
     monkeypatch.setenv("AWS_CA_BUNDLE", str(trusted))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"https://127.0.0.1:{listener.getsockname()[1]}"
-        client = connect(dynamodb, url, Limits(connect_timeout_s=0.2), "wire")
+        client = unhurried(connect(dynamodb, url, Limits(connect_timeout_s=0.2), "wire"))
         failure = _failure(driver, client)
     assert (failure.retryable, failure.ambiguous) == (True, False)
     assert client.meter.requests["ListTables"] == 4
@@ -280,7 +281,7 @@ async def test_a_call_that_is_cancelled_before_it_is_sent_is_given_up(
     act_as_caller_of(dynamodb, monkeypatch)
     with dead_end() as url:
         client = open_client(
-            AsyncioIo(), blocking=False, region="us-east-1", endpoint_url=url, limits=_PATIENT
+            AsyncioIo(), blocking=False, region="us-east-1", endpoint_url=url, limits=PATIENT
         )
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.5):
@@ -337,7 +338,7 @@ def test_closing_lets_a_call_finish_and_keeps_nothing(
 ) -> None:
     released = threading.Event()
     with ChaosProxy(dynamodb.url, [Hold(released)]) as proxy:
-        client = connect(dynamodb, proxy.url, _PATIENT, "wire")
+        client = connect(dynamodb, proxy.url, PATIENT, "wire")
         answer = _close_under_way(driver, client, proxy.heard, released)
         assert "TableNames" in answer
         assert "TableNames" in _ask(driver, client)

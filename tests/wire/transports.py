@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,6 +22,9 @@ BOTH = pytest.mark.parametrize("transport", ["wire", "botocore"])
 OURS = pytest.mark.parametrize("transport", ["wire", "proxied"])
 EVERY = pytest.mark.parametrize("transport", ["wire", "proxied", "botocore"])
 
+# For all that is not about timeouts: a busy machine may take its time.
+PATIENT = Limits(connect_timeout_s=60, read_timeout_s=60)
+
 
 def client_over(
     transport: str | None,
@@ -37,3 +42,9 @@ def client_over(
     clock = ServerClock()
     make = partial(proxied_edge, blocking=blocking, limits=limits)
     return Client(io, SignedTransport(io, Access(**place), make, clock), clock)
+
+
+def unhurried(client: Client) -> Client:
+    """The same client without a deadline: it tries as often as it would if no time passed."""
+    client._backoff = replace(client._backoff, deadline_s=math.inf)
+    return client

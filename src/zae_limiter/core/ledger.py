@@ -6,7 +6,7 @@ addresses where it was recorded.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from .composite import BucketAddress
@@ -15,16 +15,20 @@ from .limit import MILLI
 
 @dataclass(slots=True)
 class Entry:
-    """One bucket that was charged."""
+    """One bucket that was charged.
+
+    `limit_names`: the limits it had then. `later_names`: those it had at further charges.
+    """
 
     address: BucketAddress
     limit_names: frozenset[str]
     charged_milli: dict[str, int]
     acquires: int = 1
+    later_names: frozenset[str] = frozenset()
 
     def absorb(self, further: Entry) -> None:
         """Add a further charge of the same bucket, which may carry other limits by now."""
-        self.limit_names |= further.limit_names
+        self.later_names |= further.limit_names
         _add(self.charged_milli, further.charged_milli)
         self.acquires += further.acquires
 
@@ -52,11 +56,7 @@ class Ledger:
     def corrections(self) -> Iterator[tuple[BucketAddress, dict[str, int]]]:
         """What has to be written at each address for the corrections to hold."""
         for entries in self._buckets():
-            rest_milli = {
-                name: delta
-                for name, delta in self.pending_milli.items()
-                if delta and name in _names(entries)
-            }
+            rest_milli = self._due_milli(entries)
             for entry in entries[1:]:
                 deltas_milli = _returned_here(entry, rest_milli)
                 if deltas_milli:
@@ -64,6 +64,16 @@ class Ledger:
             rest_milli = {name: delta for name, delta in rest_milli.items() if delta}
             if rest_milli:
                 yield entries[0].address, rest_milli
+
+    def _due_milli(self, entries: Sequence[Entry]) -> dict[str, int]:
+        """The corrections that concern a bucket. Of a limit that it did not have when it was
+        first charged, it gives back no more than was taken since."""
+        names = _names(entries)
+        due_milli = {name: delta for name, delta in self.pending_milli.items() if name in names}
+        for name in due_milli.keys() - entries[0].limit_names:
+            taken_milli = sum(entry.charged_milli.get(name, 0) for entry in entries)
+            due_milli[name] = max(due_milli[name], -taken_milli)
+        return due_milli
 
     def _buckets(self) -> Iterable[list[Entry]]:
         """The entries of each bucket; more than one where several of its shards were charged."""
@@ -86,14 +96,13 @@ class Ledger:
         for entries in self._buckets():
             for entry in entries:
                 _add(total, entry.charged_milli)
-            names = _names(entries)
-            _add(total, {n: delta for n, delta in self.pending_milli.items() if n in names})
+            _add(total, self._due_milli(entries))
         return {name: amount_milli // MILLI for name, amount_milli in total.items()}
 
 
 def _names(entries: Iterable[Entry]) -> frozenset[str]:
-    """The limits of a bucket, as any of its items carries them."""
-    return frozenset().union(*(entry.limit_names for entry in entries))
+    """The limits of a bucket, as any of its items has carried them."""
+    return frozenset().union(*(entry.limit_names | entry.later_names for entry in entries))
 
 
 def _returned_here(entry: Entry, rest_milli: dict[str, int]) -> dict[str, int]:

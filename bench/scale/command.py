@@ -1,0 +1,58 @@
+"""The command line of the model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from .cases import CASES
+from .figures import Figures, figures, table
+from .hot_key import Case, HotKey
+from .markdown import GUIDE, with_section
+
+SEED = 1
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--seed", default=SEED, show_default=True, help="The same seed, the same figures.")
+@click.option("--most", type=int, help="Leave out loads of more acquires per second.")
+@click.option("--json", "path", type=click.Path(path_type=Path), help="Where the JSON file goes.")
+@click.option("--write", is_flag=True, help="Put the tables into the guide.")
+def main(seed: int, most: int | None, path: Path | None, write: bool) -> None:
+    """Show what one hot key comes to, by a model on virtual time, and what a large fleet costs.
+
+    It takes minutes of CPU time, nearly all of them for the highest loads.
+    """
+    cases = [case for case in CASES if most is None or case.acquires_per_s <= most]
+    found = _run(cases, seed)
+    tables = {"hot key": table(found)}
+    for content in tables.values():
+        click.echo(f"{content}\n")
+    if path is not None:
+        path.write_text(json.dumps(to_json(found, seed), indent=2) + "\n", encoding="utf-8")
+    if write:
+        _write(tables)
+
+
+def _run(cases: Sequence[Case], seed: int) -> list[Figures]:
+    found = []
+    for number, case in enumerate(cases, 1):
+        click.echo(f"\r{number} of {len(cases)}", err=True, nl=number == len(cases))
+        found.append(figures(HotKey(case, seed).run()))
+    return found
+
+
+def to_json(found: Sequence[Figures], seed: int) -> dict[str, object]:
+    """Everything that was seen."""
+    return {"seed": seed, "hot_key": [asdict(each) for each in found]}
+
+
+def _write(tables: dict[str, str]) -> None:
+    text = GUIDE.read_text(encoding="utf-8")
+    for name, content in tables.items():
+        text = with_section(text, name, content)
+    GUIDE.write_text(text, encoding="utf-8")
