@@ -7,6 +7,7 @@ step that never ended may have been carried out or not: only bounds are known of
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections import Counter
@@ -65,11 +66,15 @@ class Account:
     notes: Counter[str] = field(default_factory=Counter)
     longest_ms: int = 0
     open_steps: int = 0
+    began_ms: float = math.inf
+    ended_ms: float = -math.inf
 
     def settle(self, begun: Mapping[str, Any], ended: Mapping[str, Any]) -> None:
         """A step whose end is known."""
         duration_ms = ended["at"] - begun["at"]
         self.longest_ms = max(self.longest_ms, duration_ms)
+        self.began_ms = min(self.began_ms, begun["at"])
+        self.ended_ms = max(self.ended_ms, ended["at"])
         if not ended["done"]:
             return
         for name, change in begun["changes"].items():
@@ -105,6 +110,11 @@ def read_books(paths: Iterable[Path]) -> Account:
         for step in begun.values():
             account.doubt(step)
     return account
+
+
+def read_notes(path: Path) -> Counter[str]:
+    """What a book that is still being written counts so far."""
+    return Counter(line["note"] for line in _lines(path) if "note" in line)
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:

@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import random
 import sys
 import time
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.drivers import Driver, limiter_on, open_repository
@@ -31,28 +32,34 @@ from zae_limiter.flows.shards import read_all, split_shard
 from .books import Book
 
 ENTITY, RESOURCE = "key", "gpt-4"
-LIMITS = [Limit("rpm", 60, 10, 1), Limit("tpm", 8_000, 1_000, 1)]
+LIMITS = [Limit("rpm", 60, 5, 1), Limit("tpm", 8_000, 400, 1)]
 _NAP_S = 0.02
 
 
 @dataclass(frozen=True)
 class Task:
-    """What a client is to do, as soon as there is a file at `gate`: for so long, but at least so
-    many steps. `splits` and `changes`: how many in a thousand split an item, or change the
-    limits."""
+    """What a client is to do from the moment on when there is a file at `gate` until there is
+    one at `end`.
+
+    `wanted`: what every lease takes; else it is random. `splits` and `changes`: how many steps
+    in a thousand split an item, or change the limits. `keeps`: every lease keeps what it took.
+    `punctual`: who is refused comes back at the very moment it was told.
+    """
 
     url: str
     namespace: str
     book: str
     gate: str
+    end: str
     driver: Driver = "asyncio"
     seed: int = 0
-    seconds: float = 3
-    steps: int = 60
     workers: int = 1
+    wanted: dict[str, int] | None = None
     splits: int = 0
     changes: int = 0
     refunds: bool = True
+    keeps: bool = False
+    punctual: bool = False
 
 
 class BodyFailed(Exception):
@@ -78,13 +85,11 @@ class Client:
     limiter: RateLimiter
     book: Book
     chance: random.Random
-    steps: int = 0
+    parent: int = field(default_factory=os.getppid)
 
     async def work(self) -> None:
-        """Until the time is over and enough was done."""
-        end = time.monotonic() + self.task.seconds
-        while time.monotonic() < end or self.steps < self.task.steps:
-            self.steps += 1
+        """Until it is told to end, or nobody is left to tell it."""
+        while not self._is_over():
             throw = self.chance.randrange(1000)
             if throw < self.task.splits:
                 await self._split()
@@ -93,20 +98,30 @@ class Client:
             else:
                 await self._use()
 
+    def _is_over(self) -> bool:
+        return Path(self.task.end).exists() or os.getppid() != self.parent
+
     async def _use(self) -> None:
         """One lease of random size and fate."""
-        wanted = {"rpm": self.chance.randint(0, 3), "tpm": self.chance.randint(1, 400)}
+        wanted = self.task.wanted or {
+            "rpm": self.chance.randint(0, 3),
+            "tpm": self.chance.randint(1, 400),
+        }
         step = self.book.begin(wanted, acquires=1, admitted=True)
         closing: int | None = None
         _warned.set([])
         try:
             async with self.limiter.acquire(ENTITY, RESOURCE, wanted) as lease:
                 self.book.end(step)
-                closing = await self._spend(lease, wanted)
-        except RateLimitExceeded:
+                self.book.note("admitted")
+                closing = None if self.task.keeps else await self._spend(lease, wanted)
+        except RateLimitExceeded as refusal:
             self.book.end(step, done=False)
             self.book.note("refused")
-            await asyncio.sleep(_NAP_S * self.chance.random())
+            nap_s = (
+                refusal.retry_after_seconds if self.task.punctual else _NAP_S * self.chance.random()
+            )
+            await asyncio.sleep(nap_s)
         except RateLimiterUnavailable as error:
             self._mourn(error, step, closing)
         except BodyFailed as failure:
@@ -153,8 +168,7 @@ class Client:
         bucket = found.get(address)
         if bucket is None or bucket.shard_count == MAX_SHARDS:
             return
-        if await split_shard(scope, address, bucket):
-            self.book.note("split")
+        await split_shard(scope, address, bucket)
 
     async def _change_limits(self) -> None:
         part = self.chance.choice([60, 80, 100])

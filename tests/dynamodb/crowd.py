@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,12 +21,15 @@ from zae_limiter.core.composite import Bucket, BucketAddress
 from zae_limiter.core.limit import MILLI
 from zae_limiter.core.naming import WCU
 
-from .books import ACQUIRES, Account, read_books
+from .books import ACQUIRES, Account, read_books, read_notes
 from .client import ENTITY, RESOURCE, Task
 
 ROOT = Path(__file__).parents[2]
 NAMESPACE = "crowd"
-_PATIENCE_S = 60
+# `make soak` asks for more.
+SOAK_S = float(os.environ.get("ZAEL_SOAK_SECONDS", "0"))
+_PATIENCE_S = 240
+_GLANCE_S = 0.1
 
 
 @dataclass
@@ -35,15 +40,13 @@ class Crowd:
     folder: Path
     repository: SyncRepository
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
-    _longest_s: float = 0
 
     @property
     def home(self) -> BucketAddress:
         return BucketAddress(self.repository.namespace_id, ENTITY, RESOURCE)
 
-    def start(self, seconds: float, url: str | None = None, **options: Any) -> None:
+    def start(self, url: str | None = None, **options: Any) -> None:
         """One more process, by the other driver than the one before."""
-        self._longest_s = max(self._longest_s, seconds)
         number = len(self.processes)
         is_blocking = number % 2 == 1
         task = Task(
@@ -51,10 +54,10 @@ class Crowd:
             NAMESPACE,
             str(self._book(number)),
             str(self._gate),
+            str(self._end),
             driver="blocking" if is_blocking else "asyncio",
             workers=1 if is_blocking else 3,
             seed=number,
-            seconds=seconds,
             **options,
         )
         command = [sys.executable, "-m", "tests.dynamodb.client", json.dumps(asdict(task))]
@@ -62,28 +65,62 @@ class Crowd:
 
     def wait_until_ready(self) -> None:
         """Until all have come up."""
-        deadline = time.monotonic() + _PATIENCE_S
-        while not all(self._is_ready(number) for number in range(len(self.processes))):
-            assert time.monotonic() < deadline, "some process does not come up"
-            time.sleep(0.01)
+        numbers = range(len(self.processes))
+        self._wait(lambda: all(self.notes(number)["ready"] for number in numbers))
 
     def open_gate(self) -> None:
         """Let all begin, once all are ready."""
         self.wait_until_ready()
         self._gate.touch()
 
+    def notes(self, number: int) -> Counter[str]:
+        """What one of them has counted so far."""
+        return read_notes(self._book(number)) if self._book(number).exists() else Counter()
+
+    def wait_for(self, least: Mapping[str, int], numbers: Iterable[int] | None = None) -> None:
+        """Until all of them together, or those with these numbers, have seen so much happen."""
+        chosen = list(range(len(self.processes)) if numbers is None else numbers)
+
+        def missing() -> dict[str, int]:
+            seen = sum((self.notes(number) for number in chosen), Counter[str]())
+            return {what: seen[what] for what in least if seen[what] < least[what]}
+
+        self._wait(lambda: not missing(), missing)
+
+    def _wait(self, is_over: Callable[[], bool], missing: Callable[[], object] = str) -> None:
+        deadline = time.monotonic() + _PATIENCE_S
+        while not is_over():
+            assert time.monotonic() < deadline, f"it does not come to that: {missing()}"
+            for process in self.processes:
+                if process.poll() not in (None, -signal.SIGKILL):
+                    raise AssertionError(process.communicate()[1].decode())
+            time.sleep(_GLANCE_S)
+
     def kill(self, number: int) -> None:
         """Without a word of warning."""
         self.processes[number].send_signal(signal.SIGKILL)
 
     def join(self) -> Account:
-        """Wait until all have ended, and read what they say."""
-        if not self._gate.exists():
-            self.open_gate()
+        """Have all end, wait until they have, and read what they say."""
+        self._end.touch()
         for process in self.processes:
-            _, said = process.communicate(timeout=self._longest_s + _PATIENCE_S)
+            _, said = process.communicate(timeout=_PATIENCE_S)
             assert process.returncode in (0, -signal.SIGKILL), said.decode()
         return read_books(map(self._book, range(len(self.processes))))
+
+    def run(self, is_over: Callable[[], bool] = lambda: True, **least: int) -> Account:
+        """Let all begin, and end when so much has happened and it is over, and not before `make
+        soak` says."""
+        self.open_gate()
+        began = time.monotonic()
+        self.wait_for({what.replace("_", " "): count for what, count in least.items()})
+        self._wait(is_over)
+        time.sleep(max(0, began + SOAK_S - time.monotonic()))
+        return self.join()
+
+    def is_split(self) -> bool:
+        """Whether there are several items, of which some were split again."""
+        return len(self.items()) >= 4
 
     def close(self) -> None:
         """End whoever is left."""
@@ -120,12 +157,9 @@ class Crowd:
     def _gate(self) -> Path:
         return self.folder / "gate"
 
+    @property
+    def _end(self) -> Path:
+        return self.folder / "end"
+
     def _book(self, number: int) -> Path:
         return self.folder / f"{number}.book"
-
-    def _is_ready(self, number: int) -> bool:
-        process, book = self.processes[number], self._book(number)
-        if process.poll() is not None:
-            _, said = process.communicate()
-            raise AssertionError(said.decode())
-        return book.exists() and "ready" in book.read_text(encoding="utf-8")

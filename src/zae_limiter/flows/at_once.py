@@ -18,22 +18,20 @@ from .send import Addressed, send_all
 _RESERVES_PCT = (0, 25, 25, 25)
 
 
-async def take_at_once(scope: Scope, charge: Charge, found: Items) -> bool:
-    """True when all was taken. An attempt that is refused is followed by one which knows the
-    items that refused it as they are now."""
+async def take_at_once(scope: Scope, charge: Charge, found: Items) -> Items | None:
+    """None when all was taken, else the items as far as they are known now. An attempt that is
+    refused is followed by one which knows the items that refused it as they are."""
     for reserve_pct in _RESERVES_PCT:
         now_ms = scope.io.now_ms()
         parts = _choose(charge, found, now_ms, reserve_pct)
-        if not parts:
-            return False
-        outcomes = await _send(scope, charge, found, parts, now_ms)
+        outcomes = await _send(scope, charge, found, parts, now_ms) if parts else {}
         if charge.entries:
-            return True
+            return None
         changed = {a: o.bucket for a, o in outcomes.items() if isinstance(o, Refused)}
         if not changed:
-            return False
+            break
         found = {**found, **changed}
-    return False
+    return found
 
 
 def _choose(charge: Charge, found: Items, now_ms: int, reserve_pct: int) -> Parts:

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from ..core.composite import Bucket, BucketAddress, at
 from ..core.ledger import Entry, Ledger
 from ..core.writes import Granted, Outcome, Refused, Write
+from .apportion import suffices
 from .charge import Charge
-from .parts import Items, asked_milli, plan_part
+from .parts import Items, asked_milli, balances_milli, plan_part, views
 from .scope import Scope
 from .send import send
 from .settle import refund
@@ -21,14 +22,21 @@ _MAX_ATTEMPTS = 32
 async def take_in_turn(scope: Scope, charge: Charge, found: Items) -> bool:
     """True when all was taken; else what was had is given back."""
     missing_milli = asked_milli(charge)
-    for address, bucket in found.items():
-        await _take_part(scope, charge, address, bucket, missing_milli)
-        if not any(missing_milli.values()):
-            return True
+    left = dict(found)
+    while any(missing_milli.values()):
+        balances = balances_milli(views(charge, left, scope.io.now_ms()), missing_milli)
+        if not suffices(balances, missing_milli, 0):
+            await _give_back(scope, charge)
+            return False
+        address = max(left, key=lambda a: sum(balances[a].values()))
+        await _take_part(scope, charge, address, left.pop(address), missing_milli)
+    return True
+
+
+async def _give_back(scope: Scope, charge: Charge) -> None:
     taken = Ledger(charge.entries)
     charge.entries, charge.shards = [], ()
     await refund(scope, taken)
-    return False
 
 
 async def _take_part(

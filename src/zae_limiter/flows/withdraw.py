@@ -33,7 +33,8 @@ async def withdraw(scope: Scope, charge: Charge) -> Taken | Shortage | None:
         shards = list(views(charge, found, scope.io.now_ms()).values())
         if not judge_shards(shards, charge.intent.takes_milli).fits:
             return shortage(charge, shards)
-        if await take_at_once(scope, charge, found) or await take_in_turn(scope, charge, found):
+        known = await take_at_once(scope, charge, found)
+        if known is None or await take_in_turn(scope, charge, known):
             return Taken(charge)
         await step_back(scope, lost)
     raise StorageUnavailable(f"{home} is too contended")
