@@ -80,7 +80,11 @@ async def get_resource_capacity(
     validate_resource(resource)
     validate_limit_name(limit_name, "limit_name")
     found = await scope.store.buckets.of_resource(scope.namespace_id, resource)
-    wanted = {address: bucket for address, bucket in found.items() if limit_name in bucket.cells}
+    wanted = {
+        address: bucket
+        for address, bucket in found.items()
+        if limit_name in bucket.cells.keys() - bucket.dormant
+    }
     if parents_only:
         children = await _children(scope, wanted)
         wanted = {a: bucket for a, bucket in wanted.items() if a.entity_id not in children}
