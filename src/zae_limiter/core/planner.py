@@ -163,6 +163,14 @@ def stamped(intent: Intent, bucket: Bucket, now_ms: int) -> Bucket:
     return bucket._replace(expires_at_s=stamps[0], parent_id=stamps[1], cascade=stamps[2])
 
 
+def plan_outlasting(bucket: Bucket, operation: str, now_ms: int) -> Refill | None:
+    """A longer lifetime for an item that would go before its debt is paid, and come back full."""
+    until_s = useful_until_s(bucket)
+    if bucket.expires_at_s is None or bucket.expires_at_s >= until_s:
+        return None
+    return Refill(operation, now_ms, bucket, bucket._replace(expires_at_s=until_s))
+
+
 def useful_until_s(bucket: Bucket) -> int:
     """When the item will be as good as a new one, as far as its lifetime does not see to that:
     that is reckoned for limits in force, and from empty to full."""
