@@ -260,7 +260,8 @@ def _check_together(
         unsure = any(story.ending is Ending.NONE or home in story.troubled for story in group)
         for name in sorted({*net, *expected}):
             held, wanted = net.get(name, 0), expected.get(name, 0)
-            right = 0 <= held <= most.get(name, 0) if unsure else held == wanted
+            right = held <= most.get(name, 0) if unsure else held == wanted
+            assert held >= 0, f"{held} {name} at {home}, given back but never taken: {group}"
             assert right, f"{held} {name} at {home}, not {wanted}: {group}"
 
 
@@ -276,8 +277,9 @@ def _check_net(world: World, story: Story, home: BucketAddress, net_milli: Amoun
     expected_milli = story.believes(home)
     for name in sorted({*net_milli, *expected_milli}):
         net = net_milli.get(name, 0) - late_milli.get(name, 0)
+        assert net >= 0, f"{net} {name} at {home}, given back but never taken: {story}"
         if story.ending is Ending.NONE or story.doubts_about(home):
-            assert 0 <= net <= most_milli(story, name), f"{net} {name} at {home}: {story}"
+            assert net <= most_milli(story, name), f"{net} {name} at {home}: {story}"
         else:
             expected = expected_milli.get(name, 0)
             assert net == expected, f"{net} {name} at {home}, not {expected}: {story}"
