@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
+from . import builder as building
 from .core.hierarchy import SYSTEM_SLOT
 from .core.limit import Limit, validate_limits
 from .core.models import (
@@ -15,15 +16,12 @@ from .core.models import (
     UsageSummary,
 )
 from .facade import RepositoryBase, Writing, close_store, open_options, open_scope
-from .flows import capacity, configure, describe, namespaces, usage
+from .flows import capacity, configure, deployment, describe, namespaces, usage
 from .flows.namespaces import register_all
 from .flows.scope import DEFAULT_TTL_MULTIPLIER, Scope
 from .ports.clock import Clock
 from .records import Records
 from .runtime.asyncio_driver import AsyncioIo, drive
-
-if TYPE_CHECKING:
-    from .builder import RepositoryBuilder
 
 
 async def _close(opened: tuple[Scope, str]) -> None:
@@ -115,11 +113,9 @@ class Repository(Records, RepositoryBase):
         return cls(scope, name, owns_store=True)
 
     @classmethod
-    def builder(cls) -> RepositoryBuilder:
+    def builder(cls) -> building.RepositoryBuilder:
         """Open a repository step by step; the namespace that is chosen must be registered."""
-        from .builder import RepositoryBuilder
-
-        return RepositoryBuilder()
+        return building.RepositoryBuilder()
 
     async def __aenter__(self) -> Self:
         return self
@@ -254,15 +250,52 @@ class Repository(Records, RepositoryBase):
         return await drive(describe.get_bucket(self.scope, entity_id, resource, limit_name))
 
     async def get_buckets(self, entity_id: str, resource: str | None = None) -> list[BucketState]:
-        """The stored state of an entity's buckets."""
+        """The stored state of an entity's buckets.
+
+        One that cannot be read is left out of a list, and a `StoredDataWarning` names it. If it
+        is the one of the resource that was asked for, `StoredDataError` is raised.
+        """
         return await drive(capacity.get_buckets(self.scope, entity_id, resource))
 
     async def get_resource_buckets(
         self, resource: str, limit_name: str | None = None
     ) -> list[BucketState]:
-        """The stored state of a resource's buckets over all entities."""
+        """The stored state of a resource's buckets over all entities.
+
+        One that cannot be read is left out, and a `StoredDataWarning` names it.
+        """
         return await drive(capacity.get_resource_buckets(self.scope, resource, limit_name))
 
     async def ping(self) -> bool:
         """Whether the store answers."""
         return await drive(describe.can_ping(self.scope))
+
+    async def create_table(self) -> None:
+        """Make the table if there is none, as opening with `create=True` does. Namespaces have
+        to be registered in a new one. Stores that are no table were made when they were opened.
+        """
+        await drive(deployment.create_table(self.scope))
+
+    async def delete_table(self) -> None:
+        """Delete everything that is stored, of all namespaces, with the table if it is one."""
+        await drive(deployment.delete_table(self.scope))
+
+    async def get_version_record(self) -> dict[str, Any] | None:
+        """The versions of the table's parts; None where nobody has written any, and for stores
+        that are no table."""
+        return await drive(deployment.get_version_record(self.scope))
+
+    async def set_version_record(
+        self,
+        schema_version: str,
+        lambda_version: str | None = None,
+        client_min_version: str | None = None,
+        updated_by: str | None = None,
+    ) -> None:
+        """Replace the table's version record. Without `client_min_version` it lets every client
+        in. `InfrastructureError` for stores that are no table."""
+        await drive(
+            deployment.set_version_record(
+                self.scope, schema_version, lambda_version, client_min_version, updated_by
+            )
+        )

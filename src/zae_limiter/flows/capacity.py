@@ -49,17 +49,14 @@ async def time_until_available(scope: Scope, request: Request) -> float:
 
 
 async def get_buckets(scope: Scope, entity_id: str, resource: str | None) -> list[BucketState]:
-    """The stored state of an entity's buckets."""
+    """The stored state of an entity's buckets. A single one must be readable."""
     validate_identifier(entity_id)
-    if resource is not None:
-        validate_resource(resource)
-    found = await scope.store.buckets.of_entity(scope.namespace_id, entity_id)
-    return [
-        state
-        for address, bucket in found.items()
-        if resource in (None, address.resource)
-        for state in bucket_states(address, bucket)
-    ]
+    if resource is None:
+        found = await scope.store.buckets.of_entity(scope.namespace_id, entity_id)
+    else:
+        home = BucketAddress(scope.namespace_id, entity_id, validate_resource(resource))
+        found = await read_all(scope, home)
+    return [s for address, bucket in found.items() for s in bucket_states(address, bucket)]
 
 
 async def get_resource_buckets(
