@@ -133,10 +133,25 @@ class Repository(Records, RepositoryBase):
         if self._owns_store:
             await drive(close_store(self.scope.store, self.scope.io))
 
-    async def namespace(self, name: str) -> Self:
-        """Another namespace of the same store; it must be registered."""
+    async def namespace(
+        self,
+        name: str,
+        *,
+        on_unavailable: OnUnavailableAction | None = None,
+        bucket_ttl_multiplier: int | None = None,
+    ) -> Self:
+        """Another namespace of the same store; it must be registered.
+
+        `on_unavailable` is stored there, for everyone. Without `bucket_ttl_multiplier` it has
+        that of this repository.
+        """
+        multiplier = self._multiplier(bucket_ttl_multiplier)
         record = await drive(namespaces.find(self.scope.store, name))
-        return type(self)(self._scope_of(record), record.name, owns_store=False)
+        scope = self._scope_of(record, multiplier)
+        if on_unavailable is not None:
+            change = LimiterConfig(on_unavailable=describe.on_unavailable_action(on_unavailable))
+            await drive(configure.set_config(scope, SYSTEM_SLOT, change))
+        return type(self)(scope, record.name, owns_store=False)
 
     async def register_namespace(self, namespace: str) -> str:
         """Register a name, or find it registered, and return its id."""
@@ -244,18 +259,22 @@ class Repository(Records, RepositoryBase):
         return await drive(describe.on_unavailable_or_block(self.scope))
 
     async def get_bucket(
-        self, entity_id: str, resource: str, limit_name: str
+        self, entity_id: str, resource: str, limit_name: str, shard_id: int = 0
     ) -> BucketState | None:
-        """The stored state of one limit of one bucket."""
-        return await drive(describe.get_bucket(self.scope, entity_id, resource, limit_name))
+        """The stored state of one limit of one bucket or, where it is split, of one shard."""
+        return await drive(
+            describe.get_bucket(self.scope, entity_id, resource, limit_name, shard_id)
+        )
 
-    async def get_buckets(self, entity_id: str, resource: str | None = None) -> list[BucketState]:
-        """The stored state of an entity's buckets.
+    async def get_buckets(
+        self, entity_id: str, resource: str | None = None, shard_id: int | None = None
+    ) -> list[BucketState]:
+        """The stored state of an entity's buckets, of all of their shards or of one.
 
         One that cannot be read is left out of a list, and a `StoredDataWarning` names it. If it
         is the one of the resource that was asked for, `StoredDataError` is raised.
         """
-        return await drive(capacity.get_buckets(self.scope, entity_id, resource))
+        return await drive(capacity.get_buckets(self.scope, entity_id, resource, shard_id))
 
     async def get_resource_buckets(
         self, resource: str, limit_name: str | None = None
