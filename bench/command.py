@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -10,14 +11,20 @@ from pathlib import Path
 import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from tests.servers.install import ServerMissing
 
-from .crew import MeasurementFailed
+from .crew import MeasurementFailed, python
+from .interrupts import interrupts
+from .markdown import markdown
 from .peers import environment
-from .results import default_path, machine, save, to_json
+from .results import FORMAT, default_path, machine, save, to_json
 from .runner import Agenda, Step, choose, run
-from .table import table
+from .servers import Servers, prepare
+from .summary import Row
+from .table import tables, targets_table
+from .targets import targets
 from .workloads import WORKLOADS
-from .workloads.workload import FULL, NORMAL, QUICK, Scale
+from .workloads.workload import FULL, NORMAL, QUICK, Scale, Workload
 
 _WIDTH = 172
 _errors = Console(stderr=True)
@@ -35,6 +42,13 @@ _errors = Console(stderr=True)
 )
 @click.option("--json", "path", type=click.Path(path_type=Path), help="Where the JSON file goes.")
 @click.option("--list", "listed", is_flag=True, help="Show the names and end.")
+@click.option(
+    "--render",
+    "rendered",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Show the JSON file of a run as Markdown, and end.",
+)
 def main(
     quick: bool,
     full: bool,
@@ -42,12 +56,16 @@ def main(
     only: tuple[str, ...],
     path: Path | None,
     listed: bool,
+    rendered: Path | None,
 ) -> None:
     """Compare zae-limiter with other limiters: prints a table and writes a JSON file.
 
     Everything is measured in this one run, each case in fresh processes, in an order that
     alternates from round to round. Figures of different runs say little about each other.
     """
+    if rendered:
+        _render(rendered)
+        return
     scale = _scale(quick, full, rounds)
     agendas = choose(WORKLOADS, only, scale)
     if not agendas:
@@ -56,6 +74,13 @@ def main(
         _list(agendas)
     else:
         _compare(agendas, scale, path)
+
+
+def _render(path: Path) -> None:
+    results = json.loads(path.read_text(encoding="utf-8"))
+    if results["format"] != FORMAT:
+        raise click.ClickException(f"{path} is of format {results['format']}, not {FORMAT}")
+    click.echo(markdown(results))
 
 
 def _scale(quick: bool, full: bool, rounds: int | None) -> Scale:
@@ -74,25 +99,38 @@ def _list(agendas: Sequence[Agenda]) -> None:
 def _compare(agendas: Sequence[Agenda], scale: Scale, path: Path | None) -> None:
     started, about = datetime.now(), machine()
     try:
-        _prepare(agendas)
-        found = run(agendas, _progress)
-    except (MeasurementFailed, environment.PeersMissing) as error:
+        with interrupts, Servers() as servers:
+            _prepare(agendas)
+            found = run(agendas, servers, _progress)
+    except (MeasurementFailed, environment.PeersMissing, ServerMissing) as error:
         raise click.ClickException(str(error)) from error
     except KeyboardInterrupt:
         _errors.print("Interrupted: no results.")
         raise SystemExit(130) from None
     path = path or default_path(started)
     save(path, to_json(found, scale, about, started))
+    _show(found)
+    click.echo(f"Details: {path}")
+
+
+def _show(found: Sequence[tuple[Workload, Sequence[Row]]]) -> None:
     console = Console()
     console = console if console.is_terminal else Console(width=_WIDTH)
-    console.print(table(found))
-    console.print(f"Details: {path}")
+    for each in tables(found):
+        console.print(each)
+    reached = targets(found)
+    if reached:
+        console.print(targets_table(reached))
 
 
 def _prepare(agendas: Sequence[Agenda]) -> None:
-    if any(case.subject.is_peer for agenda in agendas for case in agenda.cases):
-        with _errors.status("Looking for the other limiters"):
-            environment.python()
+    """Install what is missing. That may take long, so it may be interrupted."""
+    subjects = {case.subject for agenda in agendas for case in agenda.cases}
+    with interrupts.listening(), _errors.status("Looking for the other limiters and for servers"):
+        for which in sorted({subject.environment for subject in subjects}):
+            python(which)
+        for store in sorted({subject.store for subject in subjects}):
+            prepare(store)
 
 
 def _progress(steps: Sequence[Step]) -> Iterator[Step]:

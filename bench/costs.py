@@ -13,7 +13,7 @@ from zae_limiter.backends.dynamodb.table import Table
 WCU_DOLLARS = 0.625e-6
 RCU_DOLLARS = 0.125e-6
 
-_READS = {"BatchGetItem", "GetItem", "Query", "Scan"}
+READS = {"BatchGetItem", "GetItem", "Query", "Scan", "TransactGetItems"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,17 @@ class Cost:
     def dollars(self) -> float:
         """What AWS bills."""
         return (self.wcu + self.refused) * WCU_DOLLARS + self.rcu * RCU_DOLLARS
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(
+            self.calls + other.calls,
+            self.wcu + other.wcu,
+            self.rcu + other.rcu,
+            self.refused + other.refused,
+        )
+
+    def __sub__(self, other: Cost) -> Cost:
+        return self + other.each(-1)
 
     def each(self, times: int) -> Cost:
         """The part of one of so many."""
@@ -52,18 +63,13 @@ def billed(table: Table) -> Iterator[Bill]:
     yield bill
     after = _total(table)
     table.measured = measured
-    bill.cost = Cost(
-        after.calls - before.calls,
-        after.wcu - before.wcu,
-        after.rcu - before.rcu,
-        after.refused - before.refused,
-    )
+    bill.cost = after - before
 
 
 def _total(table: Table) -> Cost:
     meter = table.client.meter
     units: Counter[bool] = Counter()
     for charge, spent in meter.units.items():
-        units[charge.operation in _READS] += spent  # type: ignore[assignment]
+        units[charge.operation in READS] += spent  # type: ignore[assignment]
     calls = sum(meter.requests.values())
     return Cost(calls, units[False], units[True], sum(meter.refused.values()))

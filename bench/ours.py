@@ -1,10 +1,8 @@
-"""zae-limiter: all limits of an acquire in one call, all or none, refunded if the body fails."""
+"""zae-limiter in memory and in SQLite: all limits of an acquire in one call, all or none, refunded
+if the body fails."""
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from zae_limiter import (
@@ -16,8 +14,9 @@ from zae_limiter import (
     SyncRepository,
 )
 
-from .worker.adapter import FOR_EVER_S, Adapter, Tape
+from .worker.adapter import Adapter
 from .worker.job import Job
+from .worker.several import AsyncAdapter
 
 _RESOURCE = "model"
 
@@ -70,59 +69,30 @@ class SyncSqlite(_Sync):
         return _file(job)
 
 
-class _Async(Adapter):
+class _Async(AsyncAdapter):
     """The asynchronous facade."""
 
     coalesce = True
 
-    def __init__(self, job: Job) -> None:
-        self._tasks = job.tasks
-        self._runner = asyncio.Runner()
-        self._takes = _takes(job)
-        self._limiter = self._runner.run(self._open(job))
-
-    async def _open(self, job: Job) -> RateLimiter:
+    async def open(self, job: Job) -> None:
         repository = await Repository.open(url=self.url(job), coalesce=self.coalesce)
         await repository.set_system_defaults(_limits(job))
-        return RateLimiter(repository)
+        self._limiter = RateLimiter(repository)
+        self._takes = _takes(job)
 
     def url(self, job: Job) -> str:
         """Where the limits are kept."""
         return "memory://"
 
-    def acquire(self, entity: str) -> bool:
-        return self._runner.run(self._acquire(entity))
-
-    async def _acquire(self, entity: str) -> bool:
+    async def take(self, entity: str) -> bool:
         try:
             async with self._limiter.acquire(entity, _RESOURCE, self._takes):
                 return True
         except RateLimitExceeded:
             return False
 
-    def run(self, entities: Iterable[str], seconds: float = FOR_EVER_S) -> Tape:
-        return self._runner.run(self._run(entities, seconds))
-
-    async def _run(self, entities: Iterable[str], seconds: float) -> Tape:
-        tape, shared = Tape(seconds), iter(entities)
-        callers = [self._call_on(shared, tape) for _ in range(self._tasks)]
-        return tape.end(sum(await asyncio.gather(*callers)))
-
-    async def _call_on(self, entities: Iterator[str], tape: Tape) -> int:
-        acquire, clock, note = self._acquire, time.perf_counter_ns, tape.latencies_ns.append
-        admitted, then_ns, deadline_ns = 0, tape.began_ns, tape.deadline_ns
-        for entity in entities:
-            admitted += await acquire(entity)
-            now_ns = clock()
-            note(now_ns - then_ns)
-            then_ns = now_ns
-            if now_ns >= deadline_ns:
-                break
-        return admitted
-
-    def close(self) -> None:
-        self._runner.run(self._limiter.close())
-        self._runner.close()
+    async def shut(self) -> None:
+        await self._limiter.close()
 
 
 class AsyncMemory(_Async):

@@ -12,11 +12,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from .summary import Row, keeps_limits
+from .summary import Counted, Row, keeps_limits
+from .targets import targets
 from .workloads.workload import Scale, Workload
 
 FOLDER = Path(__file__).parent / "results"
-_FORMAT = 1
+FORMAT = 2
 
 
 def default_path(now: datetime) -> Path:
@@ -43,7 +44,7 @@ def to_json(
 ) -> dict[str, Any]:
     """Everything that was seen."""
     return {
-        "format": _FORMAT,
+        "format": FORMAT,
         "started_at": started.astimezone(UTC).isoformat(timespec="seconds"),
         "machine": machine,
         "scale": asdict(scale),
@@ -51,6 +52,7 @@ def to_json(
             {"name": w.name, "title": w.title, "rows": [_row(row) for row in rows]}
             for w, rows in found
         ],
+        "targets": [asdict(target) for target in targets(found)],
     }
 
 
@@ -58,6 +60,7 @@ def _row(row: Row) -> dict[str, Any]:
     subject, job = row.case.subject, row.case.job
     return {
         "name": row.case.name,
+        "label": subject.label,
         "point": row.case.point,
         "distribution": subject.distribution,
         "version": row.version,
@@ -70,13 +73,28 @@ def _row(row: Row) -> dict[str, Any]:
             "processes": row.case.processes,
             "takes": list(job.takes),
             "entities": job.entities,
+            "tasks": job.tasks,
+            "levels": job.levels,
+            "store": subject.store,
         },
         "median": asdict(row.typical),
         "faster": row.faster,
         "leaner": row.leaner,
         "growth": row.growth,
         "keeps_limits": keeps_limits(row),
+        "counted": None if row.counted is None else _counted(row.counted),
         "rounds": [asdict(sample) for sample in row.samples],
+    }
+
+
+def _counted(counted: Counted) -> dict[str, Any]:
+    """What one acquire costs. The cost of Redis is its calls alone."""
+    each = counted.each
+    return {
+        "acquires": counted.calls,
+        "admitted": counted.admitted,
+        **asdict(each),
+        "dollars_per_million": each.dollars * 1_000_000,
     }
 
 

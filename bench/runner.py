@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TypeVar
 
-from .crew import MeasurementFailed, measure
-from .summary import Row, Sample, rows, sample
-from .worker.job import Report
+from .crew import MeasurementFailed, count, measure
+from .servers import Servers
+from .summary import Row, Taken, counted, rows, sample
 from .workloads.workload import Case, Scale, Workload
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +18,12 @@ class Step:
 
     workload: Workload
     case: Case
-    round: int
+    round: int | None
+    """None when calls are counted instead."""
 
     def __str__(self) -> str:
-        return f"{self.workload.name}/{self.case.name}, round {self.round + 1}"
+        what = "calls" if self.round is None else f"round {self.round + 1}"
+        return f"{self.workload.name}/{self.case.name}, {what}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +41,10 @@ class Agenda:
         for case in ordered:
             if round_ < min(self.rounds, case.most_rounds or self.rounds):
                 yield Step(self.workload, case, round_)
+
+    def counts(self) -> Iterator[Step]:
+        """What calls cost is counted once, where there is a server to be called."""
+        return (Step(self.workload, case, None) for case in self.cases if case.subject.store)
 
 
 def choose(workloads: Sequence[Workload], only: Sequence[str], scale: Scale) -> list[Agenda]:
@@ -62,28 +65,35 @@ def _is_wanted(workload: Workload, case: Case, only: Sequence[str]) -> bool:
 def plan(agendas: Sequence[Agenda]) -> list[Step]:
     """All measurements. A workload is done with before the next begins, so that what is
     compared is measured close together."""
-    return [
-        step
-        for agenda in agendas
-        for round_ in range(agenda.rounds)
-        for step in agenda.steps(round_)
-    ]
+    steps: list[Step] = []
+    for agenda in agendas:
+        for round_ in range(agenda.rounds):
+            steps.extend(agenda.steps(round_))
+        steps.extend(agenda.counts())
+    return steps
 
 
 def run(
-    agendas: Sequence[Agenda], watch: Callable[[Sequence[Step]], Iterator[Step]]
+    agendas: Sequence[Agenda],
+    servers: Servers,
+    watch: Callable[[Sequence[Step]], Iterator[Step]],
 ) -> list[tuple[Workload, list[Row]]]:
     """Measure everything. `watch` passes the steps on and shows where we are."""
-    taken: dict[str, dict[str, tuple[str, list[Sample]]]] = {a.workload.name: {} for a in agendas}
+    taken: dict[str, dict[str, Taken]] = {a.workload.name: {} for a in agendas}
     for step in watch(plan(agendas)):
-        reports = _measure(step)
-        found = taken[step.workload.name].setdefault(step.case.name, (reports[0].version, []))
-        found[1].append(sample(step.case, reports))
+        found = taken[step.workload.name].setdefault(step.case.name, Taken())
+        try:
+            _take(step, servers, found)
+        except MeasurementFailed as failure:
+            raise MeasurementFailed(f"{step}: {failure}") from failure
     return [(a.workload, rows(a.cases, taken[a.workload.name])) for a in agendas]
 
 
-def _measure(step: Step) -> list[Report]:
-    try:
-        return measure(step.case)
-    except MeasurementFailed as failure:
-        raise MeasurementFailed(f"{step}: {failure}") from failure
+def _take(step: Step, servers: Servers, found: Taken) -> None:
+    case, store = step.case, step.case.subject.store
+    if step.round is None:
+        found.counted = counted(*count(case, servers.counter(store)))
+        return
+    reports = measure(case, servers.url(store))
+    found.version = reports[0].version
+    found.samples.append(sample(case, reports))

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
+
+Environment = Literal["ours", "peers", "existing"]
+"""Where it runs: in ours, with the other limiters, or with zae-limiter 0.17.0."""
+
+Store = Literal["", "dynamodb", "redis"]
+"""The server that it needs, if any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +30,13 @@ class Subject:
     calls: str
     atomic: str
     refund: str
+    environment: Environment = "ours"
+    store: Store = ""
 
     @property
     def is_peer(self) -> bool:
-        """True when it runs in the environment of the peers."""
-        return self.distribution != OURS
+        """True when it is somebody else's."""
+        return self.environment != "ours"
 
 
 OURS = "zae-limiter"
@@ -45,7 +55,53 @@ def _ours(name: str, label: str, adapter: str) -> Subject:
     )
 
 
-def _peer(name: str, label: str, adapter: str, distribution: str, algorithm: str) -> Subject:
+def _dynamodb(name: str, label: str, adapter: str, environment: Environment = "ours") -> Subject:
+    return Subject(
+        name,
+        label,
+        f"bench.{adapter}",
+        OURS,
+        "token bucket",
+        "1",
+        "all",
+        "yes",
+        environment,
+        "dynamodb",
+    )
+
+
+def on_dynamodb(adapter: str) -> Sequence[Subject]:
+    """The ways to use zae-limiter there, by tasks (`Async`) or by threads (`Threads`)."""
+    name = f"dynamodb:{adapter}"
+    return (
+        _dynamodb(OURS, "zae-limiter", name),
+        _dynamodb(f"{OURS}-plain", "zae-limiter, one by one", f"{name}Plain"),
+        _dynamodb(f"{OURS}-botocore", "zae-limiter, botocore", f"{name}Botocore"),
+        _dynamodb(f"{OURS}-0.17.0", "zae-limiter 0.17.0", f"{name}Existing", "existing"),
+    )
+
+
+def in_configs(adapter: str) -> Sequence[Subject]:
+    """This zae-limiter and 0.17.0, where they look for limits."""
+    name = f"configs:{adapter}"
+    return (
+        _dynamodb(OURS, "zae-limiter", name),
+        _dynamodb(f"{OURS}-0.17.0", "zae-limiter 0.17.0", f"{name}Existing", "existing"),
+    )
+
+
+def on_redis(adapter: str) -> Sequence[Subject]:
+    """The others there, by tasks (`Async`) or by threads (`Threads`)."""
+    return (
+        _redis("limits", "limits_redis", adapter, "fixed window"),
+        _redis("pyrate-limiter", "pyrate_redis", adapter, "token bucket"),
+        _redis("throttled-py", "throttled_redis", adapter, "token bucket"),
+    )
+
+
+def _peer(
+    name: str, label: str, adapter: str, distribution: str, algorithm: str, store: Store = ""
+) -> Subject:
     return Subject(
         name,
         label,
@@ -55,6 +111,19 @@ def _peer(name: str, label: str, adapter: str, distribution: str, algorithm: str
         "1 each",
         "each",
         "no",
+        "peers",
+        store,
+    )
+
+
+def _redis(distribution: str, module: str, adapter: str, algorithm: str) -> Subject:
+    return _peer(
+        f"{distribution}-redis",
+        f"{distribution}, Redis",
+        f"{module}:{adapter}",
+        distribution,
+        algorithm,
+        "redis",
     )
 
 
@@ -88,5 +157,7 @@ PYRATE_STATE = _pyrate("state", "token bucket", "TokenBucket", "token bucket")
 PYRATE_SQLITE = _pyrate("sqlite", "rollback journal", "Sqlite", "log")
 PYRATE_LOCKED = _pyrate("locked", "file lock, WAL", "LockedSqlite", "log")
 PYRATE_WAITING = _pyrate("waiting", "file lock, WAL", "WaitingSqlite", "log")
+
+BARE = _dynamodb("bare", "UpdateItem alone, no limiter", "bare:Bare")
 
 IN_MEMORY = (SYNC_MEMORY, THROTTLED, FIXED_WINDOW, MOVING_WINDOW, PYRATE_LOG, PYRATE_STATE)

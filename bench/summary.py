@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
 
+from .costs import Cost
 from .worker.job import Report
 from .workloads.workload import Case
 
@@ -29,6 +30,30 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
+class Counted:
+    """What acquires asked of a server, counted in a measurement of its own."""
+
+    total: Cost
+    calls: int
+    admitted: int
+    elapsed_s: float
+
+    @property
+    def each(self) -> Cost:
+        """Of one acquire."""
+        return self.total.each(self.calls)
+
+
+@dataclass(slots=True)
+class Taken:
+    """What was seen of a case: a sample for each round."""
+
+    version: str = ""
+    samples: list[Sample] = field(default_factory=list)
+    counted: Counted | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
     """A case over all rounds: medians.
 
@@ -44,6 +69,17 @@ class Row:
     faster: float | None
     leaner: float | None
     growth: float | None
+    counted: Counted | None = None
+
+
+def counted(total: Cost, reports: Sequence[Report]) -> Counted:
+    """What was counted while the processes of a measurement were at work."""
+    return Counted(
+        total,
+        sum(report.calls for report in reports),
+        sum(report.admitted for report in reports),
+        _elapsed_s(reports),
+    )
 
 
 def sample(case: Case, reports: Sequence[Report]) -> Sample:
@@ -52,8 +88,8 @@ def sample(case: Case, reports: Sequence[Report]) -> Sample:
     admitted = sum(report.admitted for report in reports)
     if case.job.measure == "footprint":
         return Sample(0, 0, 0, 0, admitted, calls - admitted, None, _per_entity(case, reports))
-    elapsed_s = max(r.ended_s for r in reports) - min(r.began_s for r in reports)
-    wanted = calls - admitted if case.expects_refusal else admitted
+    elapsed_s = _elapsed_s(reports)
+    wanted = calls if case.mixed else calls - admitted if case.expects_refusal else admitted
     latencies_us = sorted(us for report in reports for us in report.permilles_us)
     return Sample(
         wanted / elapsed_s,
@@ -64,6 +100,10 @@ def sample(case: Case, reports: Sequence[Report]) -> Sample:
         0 if case.bounded else calls - wanted,
         _bound(case, elapsed_s) if case.bounded else None,
     )
+
+
+def _elapsed_s(reports: Sequence[Report]) -> float:
+    return max(r.ended_s for r in reports) - min(r.began_s for r in reports)
 
 
 def _per_entity(case: Case, reports: Sequence[Report]) -> float:
@@ -82,37 +122,37 @@ def _bound(case: Case, elapsed_s: float) -> float:
     )
 
 
-Taken = Mapping[str, tuple[str, Sequence[Sample]]]
-"""By the name of the case: the version that was measured, and a sample for each round."""
+ByCase = Mapping[str, Taken]
 
 
-def rows(cases: Sequence[Case], taken: Taken) -> list[Row]:
+def rows(cases: Sequence[Case], taken: ByCase) -> list[Row]:
     """The rows of a workload."""
     return [_row(case, cases, taken) for case in cases]
 
 
-def _row(case: Case, cases: Sequence[Case], taken: Taken) -> Row:
-    version, samples = taken[case.name]
+def _row(case: Case, cases: Sequence[Case], taken: ByCase) -> Row:
+    own = taken[case.name]
     ours = next(other for other in cases if other.point == case.point)
     first = next(other for other in cases if other.subject == case.subject)
     return Row(
         case,
-        version,
-        samples,
-        _typical(samples),
+        own.version,
+        own.samples,
+        _typical(own.samples),
         _compare(_faster, ours, case, taken),
         _compare(_leaner, ours, case, taken),
-        None if case is first else _growth(taken[first.name][1], samples),
+        None if case is first else _growth(taken[first.name].samples, own.samples),
+        own.counted,
     )
 
 
 def _compare(
-    ratio: Callable[[Sample, Sample], float | None], ours: Case, case: Case, taken: Taken
+    ratio: Callable[[Sample, Sample], float | None], ours: Case, case: Case, taken: ByCase
 ) -> float | None:
     """The median of the rounds' ratios: what disturbs a round disturbs both sides of it."""
     if ours.subject.is_peer or ours is case or case.bounded:
         return None
-    pairs = zip(taken[ours.name][1], taken[case.name][1], strict=False)
+    pairs = zip(taken[ours.name].samples, taken[case.name].samples, strict=False)
     found = [r for r in (ratio(*pair) for pair in pairs) if r is not None]
     return median(found) if found else None
 

@@ -1,4 +1,4 @@
-"""The results as one table."""
+"""The results as tables: one for limiters without a server, one for those with."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from rich import box
 from rich.table import Table
 
 from .summary import Row, keeps_limits
+from .targets import Target
 from .workloads.workload import Workload
 
 _CAPTION = (
@@ -18,15 +19,40 @@ _CAPTION = (
 )
 
 
-def table(found: Sequence[tuple[Workload, Sequence[Row]]]) -> Table:
-    """One section for each workload."""
-    shown = Table(box=box.SIMPLE_HEAD, caption=_CAPTION, caption_justify="left")
+_SHARED_CAPTION = (
+    "Medians of all rounds. CPU: of the client, per acquire. Faster, leaner: how many times as fast"
+    " as this row the first of its kind was, and how many times less CPU it took. Calls: round"
+    " trips to the server per acquire; units with indexes; $ per million acquires, with a write"
+    " unit for each refused write, as AWS bills it. Both were counted in a measurement of its own."
+)
+_FIGURES = ("per second", "CPU µs", "p50 µs", "p99 µs", "faster", "leaner")
+
+
+def tables(found: Sequence[tuple[Workload, Sequence[Row]]]) -> Sequence[Table]:
+    """Those that are not empty."""
+    alone = [(w, rows) for w, rows in found if rows[0].counted is None]
+    shared = [(w, rows) for w, rows in found if rows[0].counted is not None]
+    made = []
+    if alone:
+        made.append(_sections(_empty(_CAPTION, ("algorithm", "calls", "atomic", "refund")), alone))
+    if shared:
+        units = ("calls", "WCU", "RCU", "$ per million")
+        made.append(_sections(_empty(_SHARED_CAPTION, (), units), shared))
+    return made
+
+
+def _empty(caption: str, traits: Sequence[str], units: Sequence[str] = ()) -> Table:
+    shown = Table(box=box.SIMPLE_HEAD, caption=caption, caption_justify="left")
     shown.add_column("", no_wrap=True)
-    for heading in ("algorithm", "calls", "atomic", "refund"):
+    for heading in traits:
         shown.add_column(heading)
-    for heading in ("per second", "CPU µs", "p50 µs", "p99 µs", "faster", "leaner"):
+    for heading in (*_FIGURES, *units):
         shown.add_column(heading, justify="right", no_wrap=True)
     shown.add_column("")
+    return shown
+
+
+def _sections(shown: Table, found: Sequence[tuple[Workload, Sequence[Row]]]) -> Table:
     for workload, rows in found:
         shown.add_section()
         shown.add_row(f"[bold]{workload.title}[/bold]")
@@ -37,9 +63,34 @@ def table(found: Sequence[tuple[Workload, Sequence[Row]]]) -> Table:
 
 def _cells(row: Row) -> list[str]:
     subject = row.case.subject
-    does = [subject.algorithm, subject.calls, subject.atomic, subject.refund]
+    traits = [subject.algorithm, subject.calls, subject.atomic, subject.refund]
     ratios = ["" if ratio is None else f"{ratio:.2f}" for ratio in (row.faster, row.leaner)]
-    return [f"  {subject.label}", *does, *_figures(row), *ratios, "; ".join(_remarks(row))]
+    return [
+        f"  {subject.label}",
+        *(traits if row.counted is None else []),
+        *_figures(row),
+        *ratios,
+        *_units(row),
+        "; ".join(_remarks(row)),
+    ]
+
+
+def _units(row: Row) -> list[str]:
+    if row.counted is None:
+        return []
+    each = row.counted.each
+    calls = f"{each.calls:.3g}"
+    if row.case.subject.store == "redis":
+        return [calls, "", "", ""]
+    return [calls, f"{each.wcu:.3g}", f"{each.rcu:.3g}", f"{each.dollars * 1_000_000:.3f}"]
+
+
+def targets_table(reached: Sequence[Target]) -> Table:
+    """What was aimed at, and what the run shows."""
+    shown = Table("target", "aim", "found", "", box=box.SIMPLE_HEAD)
+    for target in reached:
+        shown.add_row(target.what, target.aim, target.found, "" if target.met else "MISSED")
+    return shown
 
 
 def _figures(row: Row) -> list[str]:
@@ -60,6 +111,8 @@ def _remarks(row: Row) -> list[str]:
     if typical.bound is not None:
         kept = "kept" if keeps_limits(row) else "EXCEEDED"
         remarks.append(f"{kept}: {typical.admitted:,} of {typical.bound:,.0f}")
+    if row.case.mixed:
+        remarks.append(f"{typical.admitted:,} admitted")
     if typical.stray:
         wrong = "admitted" if row.case.expects_refusal else "refused"
         remarks.append(f"{typical.stray:,} {wrong} unexpectedly")

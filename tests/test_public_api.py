@@ -7,14 +7,20 @@ import inspect
 import re
 import subprocess
 import sys
+import typing
 from collections.abc import Iterator
 from importlib.resources import files
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 import zae_limiter
+import zae_limiter.bucket
+import zae_limiter.testing
+import zae_limiter.visualization
 from zae_limiter import (
+    BucketState,
     Lease,
     RateLimiter,
     Repository,
@@ -173,11 +179,41 @@ def test_the_version_is_that_of_the_distribution() -> None:
     assert zae_limiter.__version__ == importlib.metadata.version("zae-limiter")
 
 
-def test_every_public_annotation_can_be_resolved() -> None:
+def callables(owner: type) -> Iterator[tuple[str, Any]]:
+    """Whatever of a class has a signature, properties and constructors included."""
+    for name in dir(owner):
+        value = inspect.getattr_static(owner, name)
+        called = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
+        # Protocols have a constructor of the typing module's.
+        is_made = name == "__init__" and getattr(called, "__module__", None) != "typing"
+        if inspect.isfunction(called) and (is_made or name[0] != "_"):
+            yield name, called
+
+
+PUBLIC = [zae_limiter, zae_limiter.bucket, zae_limiter.testing, zae_limiter.visualization]
+
+
+@pytest.mark.parametrize("module", PUBLIC, ids=lambda module: module.__name__)
+def test_every_public_annotation_can_be_resolved(module: ModuleType) -> None:
     """Tools that read signatures at run time must not stumble."""
-    for pair in TWINS[:3]:
-        for owner in pair:
-            for name, method in methods(owner):
-                if name != "builder":  # its class is imported when it is first used
-                    hints = inspect.get_annotations(method, eval_str=True)
-                    assert "return" in hints, f"{owner.__name__}.{name}"
+    for exported in module.__all__:
+        value = getattr(module, exported)
+        if inspect.isclass(value):
+            typing.get_type_hints(value)
+            for name, called in callables(value):
+                hints = typing.get_type_hints(called)
+                assert "return" in hints, f"{exported}.{name}"
+        elif inspect.isfunction(value):
+            assert "return" in typing.get_type_hints(value), exported
+
+
+def test_annotations_are_resolved_to_what_is_meant() -> None:
+    def returned(called: Any) -> Any:
+        return typing.get_type_hints(called)["return"]
+
+    assert returned(Repository.builder) is zae_limiter.RepositoryBuilder
+    assert returned(SyncRepository.builder) is zae_limiter.SyncRepositoryBuilder
+    assert returned(zae_limiter.RepositoryBuilder.build) is Repository
+    assert typing.get_type_hints(zae_limiter.Limit.from_bucket_state)["state"] is BucketState
+    told = typing.get_type_hints(zae_limiter.RateLimitExceeded.__init__)["statuses"]
+    assert typing.get_args(told) == (zae_limiter.LimitStatus,)

@@ -5,15 +5,19 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import chain
 
 from .job import Job
 
 FOR_EVER_S = 86_400.0
 
+Lanes = Sequence[Iterable[str]]
+"""For each task the entities it acquires for. Tasks may share an iterator."""
+
 
 class Tape:
-    """What was seen while acquires were made one after the other."""
+    """What was seen while acquires were made."""
 
     def __init__(self, seconds: float) -> None:
         self.latencies_ns = array("q")
@@ -48,9 +52,13 @@ class Adapter(ABC):
     def close(self) -> None:
         """Let go of everything."""
 
-    def run(self, entities: Iterable[str], seconds: float = FOR_EVER_S) -> Tape:
+    def run(self, lanes: Lanes, seconds: float = FOR_EVER_S) -> Tape:
         """Acquire for one entity after the other, until time or entities run out."""
         tape = Tape(seconds)
+        return tape.end(self.call_on(chain.from_iterable(lanes), tape))
+
+    def call_on(self, entities: Iterable[str], tape: Tape) -> int:
+        """Do that on a running tape, and say how many were admitted."""
         acquire, clock, note = self.acquire, time.perf_counter_ns, tape.latencies_ns.append
         admitted, then_ns, deadline_ns = 0, tape.began_ns, tape.deadline_ns
         for entity in entities:
@@ -60,4 +68,4 @@ class Adapter(ABC):
             then_ns = now_ns
             if now_ns >= deadline_ns:
                 break
-        return tape.end(admitted)
+        return admitted

@@ -22,9 +22,14 @@ class Quota:
 class Job:
     """A measurement. `adapter` names the class to measure, as `module:class`.
 
-    Each acquire takes `takes[i]` of `quotas[i]`. Before the clock starts, each of the
-    entities is acquired once if `populate` is set, then `warmup` acquires are made. `tasks`
-    is for those that can have several acquires under way at once.
+    Each acquire takes `takes[i]` of `quotas[i]`, from the entity and from its ancestors if
+    there are `levels`, and charges more afterwards if it `adjusts`. Before the clock starts,
+    the last of the entities are `drained`, each entity is acquired once if `populate` is set,
+    then `warmup` acquires are made. The clock stops after `seconds` or `calls`.
+
+    `tasks` is for those that can have several acquires under way at once; if they are `apart`,
+    each has an entity of its own. `server` and `place`: the server of the limits, and a name
+    there that no other measurement has.
     """
 
     adapter: str
@@ -32,12 +37,19 @@ class Job:
     quotas: tuple[Quota, ...]
     takes: tuple[int, ...]
     entities: int = 1
+    levels: int = 1
+    drained: int = 0
+    adjusts: bool = False
     tasks: int = 1
+    apart: bool = False
     populate: bool = False
     warmup: int = 200
     seconds: float = 1.0
+    calls: int | None = None
     measure: Measure = "pace"
     directory: str = ""
+    server: str = ""
+    place: str = ""
 
     def to_text(self) -> str:
         """For the command line of the process."""
@@ -49,6 +61,10 @@ class Job:
         fields = json.loads(text)
         quotas = tuple(Quota(**quota) for quota in fields.pop("quotas"))
         return cls(quotas=quotas, takes=tuple(fields.pop("takes")), **fields)
+
+    def ancestry(self, entity: str) -> list[str]:
+        """An entity and its ancestors."""
+        return [entity, *(f"{entity}-level-{level}" for level in range(2, self.levels + 1))]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,12 @@ import gc
 import random
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from importlib import import_module
 from importlib.metadata import version
 from itertools import cycle, islice
 
-from .adapter import Adapter, Tape
+from .adapter import Adapter, Lanes, Tape
 from .job import Job, Report
 
 _DRAWN = 200_000
@@ -26,6 +27,8 @@ def open_adapter(job: Job) -> Adapter:
 
 def measure(job: Job, wait_for_start: Callable[[], None]) -> Report:
     """Do the job."""
+    if job.drained:
+        _drain(job)
     adapter = open_adapter(job)
     try:
         return _MEASURES[job.measure](adapter, job, wait_for_start)
@@ -33,14 +36,21 @@ def measure(job: Job, wait_for_start: Callable[[], None]) -> Report:
         adapter.close()
 
 
+def _drain(job: Job) -> None:
+    """Take all there is. Whoever is measured then does not know of it."""
+    everything = tuple(quota.capacity for quota in job.quotas)
+    adapter = open_adapter(replace(job, takes=everything))
+    adapter.run([map(_entity, range(job.entities - job.drained, job.entities))])
+    adapter.close()
+
+
 def _pace(adapter: Adapter, job: Job, wait_for_start: Callable[[], None]) -> Report:
     if job.populate:
-        adapter.run(_every(job))
-    visits = _visits(job)
-    adapter.run(islice(visits, job.warmup))
+        adapter.run([_every(job)])
+    adapter.run(lanes(job, job.warmup))
     gc.collect()
     wait_for_start()
-    return _report(adapter.run(visits, job.seconds), job)
+    return _report(adapter.run(lanes(job, job.calls), job.seconds), job)
 
 
 def _report(tape: Tape, job: Job) -> Report:
@@ -57,10 +67,10 @@ def _report(tape: Tape, job: Job) -> Report:
 
 def _footprint(adapter: Adapter, job: Job, wait_for_start: Callable[[], None]) -> Report:
     """What one acquire of each entity leaves in memory."""
-    adapter.run(["somebody-else"])
+    adapter.run([["somebody-else"]])
     wait_for_start()
     tracemalloc.start()
-    admitted = adapter.run(_every(job)).admitted
+    admitted = adapter.run([_every(job)]).admitted
     gc.collect()
     held_bytes, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -72,6 +82,14 @@ _MEASURES = {"pace": _pace, "footprint": _footprint}
 
 def _every(job: Job) -> Iterator[str]:
     return map(_entity, range(job.entities))
+
+
+def lanes(job: Job, calls: int | None) -> Lanes:
+    """What each task does of so many calls, or of any number."""
+    if job.apart:
+        each = None if calls is None else calls // job.tasks
+        return [islice(cycle([_entity(task)]), each) for task in range(job.tasks)]
+    return [islice(_visits(job), calls)] * job.tasks
 
 
 def _visits(job: Job) -> Iterator[str]:

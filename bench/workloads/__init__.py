@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import footprint, growth, one_process, processes, refusals, tasks
+from . import configs, footprint, growth, one_process, processes, refusals, shared, tasks
 from .workload import Workload
 
 WORKLOADS: Sequence[Workload] = (
@@ -14,4 +14,6 @@ WORKLOADS: Sequence[Workload] = (
     *refusals.WORKLOADS,
     *footprint.WORKLOADS,
     *growth.WORKLOADS,
+    *shared.WORKLOADS,
+    *configs.WORKLOADS,
 )

@@ -25,11 +25,12 @@ class Scale:
     footprint_buckets: int
     memory_entities: tuple[int, ...]
     sqlite_entities: tuple[int, ...]
+    users: int
 
 
-QUICK = Scale(1, 0.02, (6,), 1_000, (1_000,), (1_000,))
+QUICK = Scale(1, 0.02, (6,), 1_000, (1_000,), (1_000,), 200)
 NORMAL = Scale(
-    5, 0.5, (1, 3, 6), 100_000, (100, 10_000, 100_000, 1_000_000), (100, 10_000, 100_000)
+    5, 0.5, (1, 3, 6), 100_000, (100, 10_000, 100_000, 1_000_000), (100, 10_000, 100_000), 20_000
 )
 FULL = replace(NORMAL, sqlite_entities=(*NORMAL.sqlite_entities, 1_000_000))
 
@@ -39,7 +40,8 @@ class Case:
     """One row of the table.
 
     `point`: where on the axis of a growth it is. `bounded`: its limits bind, so what all
-    processes were admitted is held against them. `most_rounds`: because it takes long.
+    processes were admitted is held against them. `mixed`: some are refused, as it should be.
+    `most_rounds`: because it takes long.
     """
 
     subject: Subject
@@ -48,6 +50,7 @@ class Case:
     processes: int = 1
     bounded: bool = False
     expects_refusal: bool = False
+    mixed: bool = False
     most_rounds: int | None = None
 
     @property

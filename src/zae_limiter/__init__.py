@@ -3,6 +3,7 @@
 from ._version import __version__
 from .builder import RepositoryBuilder, SyncRepositoryBuilder
 from .core.audit import AuditAction, AuditEvent
+from .core.damage import StoredDataWarning
 from .core.exceptions import (
     EntityError,
     EntityExistsError,
@@ -91,6 +92,7 @@ __all__ = [
     "StackOperationError",
     "StorageUnavailable",
     "StoredDataError",
+    "StoredDataWarning",
     "SyncLease",
     "SyncRateLimiter",
     "SyncRepository",

@@ -6,13 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from .core.exceptions import ValidationError
-from .core.hierarchy import SYSTEM_SLOT
-from .core.models import LimiterConfig, OnUnavailableAction
+from .core.models import OnUnavailableAction
 from .core.naming import validate_namespace
-from .flows import configure
 from .flows.opening import DEFAULT_NAMESPACE
 from .repository import Repository
-from .runtime.blocking import run
 from .sync_repository import SyncRepository
 
 
@@ -91,9 +88,6 @@ class _BuilderBase:
         self._choices.on_unavailable = value
         return self
 
-    def _change(self) -> LimiterConfig:
-        return LimiterConfig(on_unavailable=self._choices.on_unavailable)
-
 
 class RepositoryBuilder(_BuilderBase):
     """Opens a `Repository`: `await Repository.builder().stack("s").region("r").build()`."""
@@ -102,9 +96,9 @@ class RepositoryBuilder(_BuilderBase):
         """Open the store, register `default`, and go to the namespace that was chosen."""
         first = await Repository.open(DEFAULT_NAMESPACE, **self._choices.arguments)
         try:
-            chosen = await first.namespace(self._choices.namespace)
-            if self._choices.on_unavailable is not None:
-                await configure.set_config(chosen.scope, SYSTEM_SLOT, self._change())
+            chosen = await first.namespace(
+                self._choices.namespace, on_unavailable=self._choices.on_unavailable
+            )
         except BaseException:
             await first.close()
             raise
@@ -122,9 +116,9 @@ class SyncRepositoryBuilder(_BuilderBase):
         """Open the store, register `default`, and go to the namespace that was chosen."""
         first = SyncRepository.open(DEFAULT_NAMESPACE, **self._choices.arguments)
         try:
-            chosen = first.namespace(self._choices.namespace)
-            if self._choices.on_unavailable is not None:
-                run(configure.set_config(chosen.scope, SYSTEM_SLOT, self._change()))
+            chosen = first.namespace(
+                self._choices.namespace, on_unavailable=self._choices.on_unavailable
+            )
         except BaseException:
             first.close()
             raise

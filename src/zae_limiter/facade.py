@@ -39,6 +39,11 @@ def _check_number(field: str, value: object, maximum: float) -> None:
         raise ValidationError(field, value, f"must be a number from 0 to {maximum}")
 
 
+def _check_multiplier(value: object) -> None:
+    if type(value) is not int:
+        raise ValidationError("bucket_ttl_multiplier", value, "must be an integer")
+
+
 @dataclass(frozen=True, slots=True)
 class OpenOptions:
     """What `open` and `connect` were asked for, checked."""
@@ -67,8 +72,7 @@ def open_options(
 ) -> OpenOptions:
     """Arguments and environment, checked before any I/O."""
     _check_number("config_cache_ttl", config_cache_ttl, 86_400)
-    if type(bucket_ttl_multiplier) is not int:
-        raise ValidationError("bucket_ttl_multiplier", bucket_ttl_multiplier, "must be an integer")
+    _check_multiplier(bucket_ttl_multiplier)
     writing = writing or Writing()
     writing.check()
     chosen = choose_url(url, stack, region, endpoint_url, os.environ)
@@ -132,13 +136,20 @@ class RepositoryBase:
         """How the configuration cache has been doing."""
         return replace(self.scope.cache.stats(), local_rejections=self.scope.refusals.recalled)
 
-    def _scope_of(self, record: NamespaceRecord) -> Scope:
+    def _multiplier(self, chosen: int | None) -> int:
+        """The one that was chosen, else our own."""
+        multiplier = self.scope.bucket_ttl_multiplier if chosen is None else chosen
+        _check_multiplier(multiplier)
+        return multiplier
+
+    def _scope_of(self, record: NamespaceRecord, bucket_ttl_multiplier: int) -> Scope:
         """The same store and driver, another namespace. Addresses name theirs, so what is keyed
         by them is shared; configuration is not."""
         return replace(
             self.scope,
             namespace_id=record.namespace_id,
             cache=ConfigCache(self.scope.cache.ttl_seconds),
+            bucket_ttl_multiplier=bucket_ttl_multiplier,
         )
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
+from . import builder as building
 from .core.hierarchy import SYSTEM_SLOT
 from .core.limit import Limit, validate_limits
 from .core.models import (
@@ -15,15 +16,12 @@ from .core.models import (
     UsageSummary,
 )
 from .facade import RepositoryBase, Writing, close_store, open_options, open_scope
-from .flows import capacity, configure, describe, namespaces, usage
+from .flows import capacity, configure, deployment, describe, namespaces, usage
 from .flows.namespaces import register_all
 from .flows.scope import DEFAULT_TTL_MULTIPLIER, Scope
 from .ports.clock import Clock
 from .records import Records
 from .runtime.asyncio_driver import AsyncioIo, drive
-
-if TYPE_CHECKING:
-    from .builder import RepositoryBuilder
 
 
 async def _close(opened: tuple[Scope, str]) -> None:
@@ -115,11 +113,9 @@ class Repository(Records, RepositoryBase):
         return cls(scope, name, owns_store=True)
 
     @classmethod
-    def builder(cls) -> RepositoryBuilder:
+    def builder(cls) -> building.RepositoryBuilder:
         """Open a repository step by step; the namespace that is chosen must be registered."""
-        from .builder import RepositoryBuilder
-
-        return RepositoryBuilder()
+        return building.RepositoryBuilder()
 
     async def __aenter__(self) -> Self:
         return self
@@ -137,10 +133,25 @@ class Repository(Records, RepositoryBase):
         if self._owns_store:
             await drive(close_store(self.scope.store, self.scope.io))
 
-    async def namespace(self, name: str) -> Self:
-        """Another namespace of the same store; it must be registered."""
+    async def namespace(
+        self,
+        name: str,
+        *,
+        on_unavailable: OnUnavailableAction | None = None,
+        bucket_ttl_multiplier: int | None = None,
+    ) -> Self:
+        """Another namespace of the same store; it must be registered.
+
+        `on_unavailable` is stored there, for everyone. Without `bucket_ttl_multiplier` it has
+        that of this repository.
+        """
+        multiplier = self._multiplier(bucket_ttl_multiplier)
         record = await drive(namespaces.find(self.scope.store, name))
-        return type(self)(self._scope_of(record), record.name, owns_store=False)
+        scope = self._scope_of(record, multiplier)
+        if on_unavailable is not None:
+            change = LimiterConfig(on_unavailable=describe.on_unavailable_action(on_unavailable))
+            await drive(configure.set_config(scope, SYSTEM_SLOT, change))
+        return type(self)(scope, record.name, owns_store=False)
 
     async def register_namespace(self, namespace: str) -> str:
         """Register a name, or find it registered, and return its id."""
@@ -248,21 +259,62 @@ class Repository(Records, RepositoryBase):
         return await drive(describe.on_unavailable_or_block(self.scope))
 
     async def get_bucket(
-        self, entity_id: str, resource: str, limit_name: str
+        self, entity_id: str, resource: str, limit_name: str, shard_id: int = 0
     ) -> BucketState | None:
-        """The stored state of one limit of one bucket."""
-        return await drive(describe.get_bucket(self.scope, entity_id, resource, limit_name))
+        """The stored state of one limit of one bucket or, where it is split, of one shard."""
+        return await drive(
+            describe.get_bucket(self.scope, entity_id, resource, limit_name, shard_id)
+        )
 
-    async def get_buckets(self, entity_id: str, resource: str | None = None) -> list[BucketState]:
-        """The stored state of an entity's buckets."""
-        return await drive(capacity.get_buckets(self.scope, entity_id, resource))
+    async def get_buckets(
+        self, entity_id: str, resource: str | None = None, shard_id: int | None = None
+    ) -> list[BucketState]:
+        """The stored state of an entity's buckets, of all of their shards or of one.
+
+        One that cannot be read is left out of a list, and a `StoredDataWarning` names it. If it
+        is the one of the resource that was asked for, `StoredDataError` is raised.
+        """
+        return await drive(capacity.get_buckets(self.scope, entity_id, resource, shard_id))
 
     async def get_resource_buckets(
         self, resource: str, limit_name: str | None = None
     ) -> list[BucketState]:
-        """The stored state of a resource's buckets over all entities."""
+        """The stored state of a resource's buckets over all entities.
+
+        One that cannot be read is left out, and a `StoredDataWarning` names it.
+        """
         return await drive(capacity.get_resource_buckets(self.scope, resource, limit_name))
 
     async def ping(self) -> bool:
         """Whether the store answers."""
         return await drive(describe.can_ping(self.scope))
+
+    async def create_table(self) -> None:
+        """Make the table if there is none, as opening with `create=True` does. Namespaces have
+        to be registered in a new one. Stores that are no table were made when they were opened.
+        """
+        await drive(deployment.create_table(self.scope))
+
+    async def delete_table(self) -> None:
+        """Delete everything that is stored, of all namespaces, with the table if it is one."""
+        await drive(deployment.delete_table(self.scope))
+
+    async def get_version_record(self) -> dict[str, Any] | None:
+        """The versions of the table's parts; None where nobody has written any, and for stores
+        that are no table."""
+        return await drive(deployment.get_version_record(self.scope))
+
+    async def set_version_record(
+        self,
+        schema_version: str,
+        lambda_version: str | None = None,
+        client_min_version: str | None = None,
+        updated_by: str | None = None,
+    ) -> None:
+        """Replace the table's version record. Without `client_min_version` it lets every client
+        in. `InfrastructureError` for stores that are no table."""
+        await drive(
+            deployment.set_version_record(
+                self.scope, schema_version, lambda_version, client_min_version, updated_by
+            )
+        )

@@ -113,7 +113,10 @@ class SyncRateLimiter(SyncRecords, LimiterBase):
     def get_resource_capacity(
         self, resource: str, limit_name: str, parents_only: bool = False
     ) -> ResourceCapacity:
-        """One limit of a resource over all entities that have a bucket."""
+        """One limit of a resource over all entities that have a bucket.
+
+        One that cannot be read is left out, and a `StoredDataWarning` names it.
+        """
         return run(capacity.get_resource_capacity(self.scope, resource, limit_name, parents_only))
 
     def set_system_defaults(

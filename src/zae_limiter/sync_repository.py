@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
+from . import builder as building
 from .backends.urls import StoreUrl
 from .core.hierarchy import SYSTEM_SLOT
 from .core.limit import Limit, validate_limits
@@ -16,7 +17,7 @@ from .core.models import (
     UsageSummary,
 )
 from .facade import RepositoryBase, Writing, close_store, open_options, open_scope
-from .flows import capacity, configure, describe, namespaces, usage
+from .flows import capacity, configure, deployment, describe, namespaces, usage
 from .flows.namespaces import register_all
 from .flows.scope import DEFAULT_TTL_MULTIPLIER
 from .ports.clock import Clock
@@ -24,9 +25,6 @@ from .ports.io import Io
 from .runtime.blocking import BlockingIo, run
 from .runtime.parallel import choose_gather
 from .sync_records import SyncRecords
-
-if TYPE_CHECKING:
-    from .builder import SyncRepositoryBuilder
 
 
 def _blocking_io(url: StoreUrl, parallel_mode: str, clock: Clock | None) -> Io:
@@ -115,11 +113,9 @@ class SyncRepository(SyncRecords, RepositoryBase):
         return cls(scope, name, owns_store=True)
 
     @classmethod
-    def builder(cls) -> SyncRepositoryBuilder:
+    def builder(cls) -> building.SyncRepositoryBuilder:
         """Open a repository step by step; the namespace that is chosen must be registered."""
-        from .builder import SyncRepositoryBuilder
-
-        return SyncRepositoryBuilder()
+        return building.SyncRepositoryBuilder()
 
     def __enter__(self) -> Self:
         return self
@@ -137,10 +133,25 @@ class SyncRepository(SyncRecords, RepositoryBase):
         if self._owns_store:
             run(close_store(self.scope.store, self.scope.io))
 
-    def namespace(self, name: str) -> Self:
-        """Another namespace of the same store; it must be registered."""
+    def namespace(
+        self,
+        name: str,
+        *,
+        on_unavailable: OnUnavailableAction | None = None,
+        bucket_ttl_multiplier: int | None = None,
+    ) -> Self:
+        """Another namespace of the same store; it must be registered.
+
+        `on_unavailable` is stored there, for everyone. Without `bucket_ttl_multiplier` it has
+        that of this repository.
+        """
+        multiplier = self._multiplier(bucket_ttl_multiplier)
         record = run(namespaces.find(self.scope.store, name))
-        return type(self)(self._scope_of(record), record.name, owns_store=False)
+        scope = self._scope_of(record, multiplier)
+        if on_unavailable is not None:
+            change = LimiterConfig(on_unavailable=describe.on_unavailable_action(on_unavailable))
+            run(configure.set_config(scope, SYSTEM_SLOT, change))
+        return type(self)(scope, record.name, owns_store=False)
 
     def register_namespace(self, namespace: str) -> str:
         """Register a name, or find it registered, and return its id."""
@@ -247,20 +258,61 @@ class SyncRepository(SyncRecords, RepositoryBase):
         """What happens while the store cannot answer: `allow` or `block`. Never raises."""
         return run(describe.on_unavailable_or_block(self.scope))
 
-    def get_bucket(self, entity_id: str, resource: str, limit_name: str) -> BucketState | None:
-        """The stored state of one limit of one bucket."""
-        return run(describe.get_bucket(self.scope, entity_id, resource, limit_name))
+    def get_bucket(
+        self, entity_id: str, resource: str, limit_name: str, shard_id: int = 0
+    ) -> BucketState | None:
+        """The stored state of one limit of one bucket or, where it is split, of one shard."""
+        return run(describe.get_bucket(self.scope, entity_id, resource, limit_name, shard_id))
 
-    def get_buckets(self, entity_id: str, resource: str | None = None) -> list[BucketState]:
-        """The stored state of an entity's buckets."""
-        return run(capacity.get_buckets(self.scope, entity_id, resource))
+    def get_buckets(
+        self, entity_id: str, resource: str | None = None, shard_id: int | None = None
+    ) -> list[BucketState]:
+        """The stored state of an entity's buckets, of all of their shards or of one.
+
+        One that cannot be read is left out of a list, and a `StoredDataWarning` names it. If it
+        is the one of the resource that was asked for, `StoredDataError` is raised.
+        """
+        return run(capacity.get_buckets(self.scope, entity_id, resource, shard_id))
 
     def get_resource_buckets(
         self, resource: str, limit_name: str | None = None
     ) -> list[BucketState]:
-        """The stored state of a resource's buckets over all entities."""
+        """The stored state of a resource's buckets over all entities.
+
+        One that cannot be read is left out, and a `StoredDataWarning` names it.
+        """
         return run(capacity.get_resource_buckets(self.scope, resource, limit_name))
 
     def ping(self) -> bool:
         """Whether the store answers."""
         return run(describe.can_ping(self.scope))
+
+    def create_table(self) -> None:
+        """Make the table if there is none, as opening with `create=True` does. Namespaces have
+        to be registered in a new one. Stores that are no table were made when they were opened.
+        """
+        run(deployment.create_table(self.scope))
+
+    def delete_table(self) -> None:
+        """Delete everything that is stored, of all namespaces, with the table if it is one."""
+        run(deployment.delete_table(self.scope))
+
+    def get_version_record(self) -> dict[str, Any] | None:
+        """The versions of the table's parts; None where nobody has written any, and for stores
+        that are no table."""
+        return run(deployment.get_version_record(self.scope))
+
+    def set_version_record(
+        self,
+        schema_version: str,
+        lambda_version: str | None = None,
+        client_min_version: str | None = None,
+        updated_by: str | None = None,
+    ) -> None:
+        """Replace the table's version record. Without `client_min_version` it lets every client
+        in. `InfrastructureError` for stores that are no table."""
+        run(
+            deployment.set_version_record(
+                self.scope, schema_version, lambda_version, client_min_version, updated_by
+            )
+        )

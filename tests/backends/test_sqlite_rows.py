@@ -11,6 +11,7 @@ import pytest
 
 from zae_limiter.backends.sqlite import SqliteStore
 from zae_limiter.core.composite import BucketAddress
+from zae_limiter.core.damage import StoredDataWarning
 from zae_limiter.core.exceptions import StoredDataError
 from zae_limiter.core.hierarchy import ConfigSlot
 from zae_limiter.core.limit import MILLI, Limit
@@ -122,6 +123,20 @@ def test_a_bucket_that_cannot_be_read_is_left_as_it_is(tmp_path: Path) -> None:
         with pytest.raises(StoredDataError):
             take_one(store)
         assert rows(path, "SELECT state FROM buckets") == [("not json",)]
+
+
+def test_a_bucket_that_cannot_be_read_is_left_out_of_lists_and_named(tmp_path: Path) -> None:
+    path = tmp_path / "limits.db"
+    other, elsewhere = BucketAddress("ns", "user-2", "gpt-4"), BucketAddress("ns", "user-1", "o1")
+    with opened(path) as store:
+        create(store)
+        spoil(path, "buckets", "state", "not json")
+        create(store, other)
+        create(store, elsewhere)
+        with pytest.warns(StoredDataWarning, match=r"user-1.*JSONDecodeError"):
+            assert list(run(store.buckets.of_resource("ns", "gpt-4"))) == [other]
+        with pytest.warns(StoredDataWarning, match=r"user-1.*JSONDecodeError"):
+            assert list(run(store.buckets.of_entity("ns", "user-1"))) == [elsewhere]
 
 
 def test_an_entity_whose_rows_cannot_be_read_can_still_be_deleted(tmp_path: Path) -> None:

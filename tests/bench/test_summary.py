@@ -1,16 +1,21 @@
 from __future__ import annotations
 
+import ast
 from dataclasses import replace
+from itertools import islice
+from pathlib import Path
 
 import pytest
+from bench.costs import Cost
 from bench.runner import Agenda, choose, plan
 from bench.subjects import SYNC_MEMORY, THROTTLED
-from bench.summary import Row, Sample, keeps_limits, rows, sample
+from bench.summary import Row, Sample, Taken, counted, keeps_limits, rows, sample
 from bench.worker.job import Job, Quota, Report
-from bench.worker.measure import permilles_us
+from bench.worker.measure import lanes, permilles_us
 from bench.workloads import WORKLOADS
 from bench.workloads.workload import FULL, NORMAL, QUICK, Case, Scale, plain_job
 
+ROOT = Path(__file__).parents[2]
 JOB = replace(
     plain_job(SYNC_MEMORY, QUICK), quotas=(Quota("requests", 100, 1), Quota("tokens", 1000, 10))
 )
@@ -23,7 +28,7 @@ def paced(calls_per_s: float, cpu_us: float = 1.0) -> Sample:
 
 
 def rows_of(cases: list[Case], *samples: list[Sample]) -> list[Row]:
-    taken = {case.name: ("1.0", found) for case, found in zip(cases, samples, strict=True)}
+    taken = {c.name: Taken("1.0", found) for c, found in zip(cases, samples, strict=True)}
     return rows(cases, taken)
 
 
@@ -128,6 +133,49 @@ def test_ours_comes_first_at_every_point(scale: Scale) -> None:
     for agenda in choose(WORKLOADS, (), scale):
         first = {case.point: case.subject for case in reversed(agenda.cases)}
         assert not any(subject.is_peer for subject in first.values())
+
+
+@pytest.mark.parametrize(("apart", "visited"), [(True, ["entity-0"] * 3), (False, ["entity-0"])])
+def test_tasks_have_an_entity_of_their_own_or_share_the_visits(
+    apart: bool, visited: list[str]
+) -> None:
+    job = replace(JOB, tasks=2, entities=1 + apart, apart=apart)
+    first, last = (list(islice(lane, 3)) for lane in lanes(job, 6 if apart else 1))
+    assert first == visited
+    assert last == (["entity-1"] * 3 if apart else [])
+
+
+def test_an_entity_has_as_many_ancestors_as_there_are_levels_above() -> None:
+    assert replace(JOB, levels=1).ancestry("a") == ["a"]
+    assert replace(JOB, levels=3).ancestry("a") == ["a", "a-level-2", "a-level-3"]
+
+
+def test_where_some_are_refused_as_they_should_be_every_call_counts() -> None:
+    found = sample(replace(CASE, mixed=True), [replace(REPORT, admitted=1)])
+    assert found.calls_per_s == pytest.approx(5)
+    assert (found.admitted, found.stray) == (1, 0)
+
+
+def test_what_is_counted_is_shared_among_all_acquires() -> None:
+    found = counted(Cost(4, wcu=2, rcu=1, refused=3), [REPORT, REPORT])
+    assert found.each == Cost(0.2, 0.1, 0.05, 0.15)
+    assert found.each.dollars * 1e6 == pytest.approx(0.25 * 0.625 + 0.05 * 0.125)
+
+
+def test_only_those_who_call_a_server_are_counted() -> None:
+    agendas = choose(WORKLOADS, ("memory/*-sync", "shared-one-key/zae-limiter"), QUICK)
+    steps = [(step.workload.name, step.round) for step in plan(agendas)]
+    assert steps == [("memory", 0), ("shared-one-key", 0), ("shared-one-key", None)]
+
+
+@pytest.mark.parametrize("agenda", choose(WORKLOADS, (), QUICK), ids=lambda a: a.workload.name)
+def test_every_adapter_is_there(agenda: Agenda) -> None:
+    """Those of others cannot be imported here, so their files are read."""
+    for case in agenda.cases:
+        module, name = case.job.adapter.split(":")
+        text = (ROOT / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8")
+        classes = [n.name for n in ast.parse(text).body if isinstance(n, ast.ClassDef)]
+        assert name in classes
 
 
 def test_permilles_are_ordered_and_within_what_was_seen() -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import assert_never
 
 from zae_limiter.core.composite import REMEMBERED_OPERATIONS, Bucket, Cell, take
+from zae_limiter.core.naming import WCU
 from zae_limiter.core.writes import (
     Adjust,
     Create,
@@ -48,6 +49,7 @@ def clauses(write: Write, bucket: Bucket) -> dict[str, bool]:
                 "limits": seen.fingerprint == bucket.fingerprint,
                 "rf": seen.refilled_at_ms == bucket.refilled_at_ms,
                 "shard_count": seen.shard_count == bucket.shard_count,
+                "dormant": seen.dormant == bucket.dormant,
                 "floor": all(_floor(*cells) for cells in kept),
                 "roof": all(cell.tokens_milli <= was.tokens_milli for cell, was, _ in kept),
                 "remainder": all(cell.remainder == was.remainder for cell, was, _ in kept),
@@ -80,12 +82,15 @@ def _floor(cell: Cell, seen: Cell, planned: Cell) -> bool:
 
 
 def _same(write: Refill, bucket: Bucket, name: str) -> bool:
-    """A limit that the write fills holds what it held when that was planned. A split fills
-    none: it hands on what is there."""
+    """A limit that the write fills or forgets is as it was when that was planned. A split
+    fills none: it hands on what is there."""
     planned, seen = write.after.cells.get(name), write.before.cells[name]
     splits = write.after.shard_count != write.before.shard_count
-    if planned is None or name not in bucket.cells or splits:
+    if name not in bucket.cells or name == WCU or splits:
         return True
+    if planned is None:
+        now = bucket.cells[name]
+        return (now.tokens_milli, now.remainder) == (seen.tokens_milli, seen.remainder)
     charged_milli = planned.consumed_milli - seen.consumed_milli
     is_filled = planned.tokens_milli + charged_milli >= write.after.ceiling_milli(name)
     return not is_filled or bucket.cells[name].tokens_milli == seen.tokens_milli

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tests.core.strategies import limit_sets, limits, quick
 from zae_limiter.core.composite import (
+    MAX_DORMANT,
     WCU_CELL,
     Bucket,
     BucketAddress,
@@ -262,11 +263,50 @@ class TestStamp:
         after = stamp(bucket_with(self.OLD, {"rpm": -7, "tpm": 0}), new)
         assert after.cells["rpm"].tokens_milli == -7
 
-    def test_new_limits_start_full_and_removed_ones_disappear(self) -> None:
-        new = LimitSet.of([Limit.per_minute("tpm", 100), Limit.per_day("rpd", 9)])
-        after = stamp(bucket_with(self.OLD, {"rpm": 0, "tpm": 0}), new)
+    NEW = LimitSet.of([Limit.per_minute("tpm", 100), Limit.per_day("rpd", 9)])
+
+    def test_new_limits_start_full_and_removed_ones_that_are_full_disappear(self) -> None:
+        full_milli = full_bucket(self.OLD, NOW_MS).cells["rpm"].tokens_milli
+        after = stamp(bucket_with(self.OLD, {"rpm": full_milli, "tpm": 0}), self.NEW)
         tokens_milli = {name: cell.tokens_milli for name, cell in after.cells.items()}
         assert tokens_milli == {"tpm": 0, "rpd": 9000}
+        assert not after.dormant
+
+    def test_removed_limits_that_are_not_full_are_dormant(self) -> None:
+        old = bucket_with(self.OLD, {"rpm": -5, "tpm": 0})
+        after = stamp(old, self.NEW)
+        assert after.cells["rpm"] == old.cells["rpm"]
+        assert after.dormant == {"rpm"}
+
+    def test_a_dormant_limit_that_is_put_in_force_again_is_as_it_was(self) -> None:
+        old = bucket_with(self.OLD, {"rpm": 17, "tpm": 0})
+        after = stamp(stamp(old, self.NEW), self.OLD)
+        assert after.cells["rpm"] == old.cells["rpm"]
+        assert after.dormant == set()
+
+    @quick
+    @given(limits("x"), st.integers(0, 10**9), st.integers(0, 10**9))
+    def test_a_dormant_limit_refills_until_it_is_full_and_is_then_forgotten(
+        self, limit: Limit, taken_milli: int, elapsed_ms: int
+    ) -> None:
+        in_force = bucket_with(LimitSet.of([limit]), {"x": 1000 * limit.capacity - taken_milli})
+        dormant = stamp(in_force, self.NEW)
+        later_ms = NOW_MS + elapsed_ms
+        expected = refill(in_force, later_ms).cells["x"]
+        is_full = expected.tokens_milli == expected.capacity_milli
+        assert at(dormant, self.NEW, later_ms).cells.get("x") == (None if is_full else expected)
+
+    def test_a_limit_that_comes_into_force_when_it_is_full_goes_on_counting(self) -> None:
+        dormant = stamp(take(full_bucket(self.OLD, NOW_MS), {"rpm": 3000}, 1), self.NEW)
+        after = at(dormant, self.OLD, NOW_MS + 3_600_000)
+        assert after.cells["rpm"].consumed_milli == 3000
+
+    def test_only_so_many_dormant_limits_are_kept_those_that_fill_last(self) -> None:
+        empty = {f"x{n:02}": 0 for n in range(MAX_DORMANT + 3)}
+        many = LimitSet.of([Limit.per_minute(n, 1 + i) for i, n in enumerate(empty)])
+        after = stamp(bucket_with(many, {**empty, "x03": -1000}), self.NEW)
+        assert len(after.dormant) == MAX_DORMANT
+        assert "x03" in after.dormant
 
     def test_consumption_goes_on_counting(self) -> None:
         new = LimitSet.of([Limit.per_minute("rpm", 20)])

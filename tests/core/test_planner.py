@@ -15,6 +15,7 @@ from zae_limiter.core.planner import (
     plan,
     plan_create,
     plan_first,
+    plan_outlasting,
     plan_restamp,
     stamped,
 )
@@ -265,3 +266,17 @@ def test_taking_without_a_refill_is_exactly_refilling_and_taking(
     assert (
         refill(outcome.bucket, now_ms).cells == take(refill(bucket, now_ms), takes_milli, 1).cells
     )
+
+
+def test_an_item_lives_on_until_its_debt_is_paid() -> None:
+    expires_at_s = NOW_MS // 1000 + 100
+    indebted = take(FULL, {"rpm": 120_500}, 1)._replace(expires_at_s=expires_at_s)
+    longer = plan_outlasting(indebted, "op", NOW_MS)
+    assert longer is not None
+    assert longer.after == indebted._replace(expires_at_s=NOW_MS // 1000 + 121)
+    assert plan_outlasting(longer.after, "op", NOW_MS) is None
+
+
+@pytest.mark.parametrize("expires_at_s", [None, NOW_MS // 1000])
+def test_an_item_without_debt_or_expiry_lives_as_long_as_it_did(expires_at_s: int | None) -> None:
+    assert plan_outlasting(EMPTY._replace(expires_at_s=expires_at_s), "op", NOW_MS) is None

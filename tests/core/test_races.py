@@ -88,6 +88,19 @@ def test_nor_does_a_store_that_drops_expired_buckets(
     race.run(tape).assert_window_theorem()
 
 
+@quick
+@given(two_limits, clocks, st.booleans(), st.data())
+def test_nor_do_limits_that_go_out_of_force_and_come_back(
+    both: LimitSet, clocks_ms: list[int], splits: bool, data: st.DataObject
+) -> None:
+    sets = [both, *(LimitSet.of([limit]) for limit in both.limits)]
+    verbs: list[Verb] = [*TAKING, "restamp", "adjust"]
+    if splits:
+        verbs.append("split")
+    tape = data.draw(tapes(both, verbs, signs=[-1] if splits else [1, -1]))
+    Race(sets, clocks_ms, max_delay_ms=MAX_DELAY_MS).run(tape).assert_window_theorem()
+
+
 def agreeing(write: Write, bucket: Bucket | None) -> Outcome:
     outcome = apply(write, bucket)
     assert outcome == outcome_without()(write, bucket)
@@ -198,6 +211,28 @@ TAPES: dict[str, tuple[str, list[Step]]] = {
             Step("restamp", 0, limits=2),
             Step("take", 0, 0, {"new": 10_000}, limits=2),
             Step("restamp", 1, limits=2),
+        ],
+    ),
+    "a limit is charged while it is about to be forgotten": (
+        "same",
+        [
+            Step("take", 0, 0, {"new": 0}, limits=2),
+            Step("look", 1),
+            Step("take", 0, 0, {"new": 10_000}, limits=2),
+            Step("restamp", 1, limits=0),
+            Step("take", 1, 0, {"new": 10_000}, limits=2),
+        ],
+    ),
+    "a limit comes and goes while the bucket is refilled": (
+        "dormant",
+        [
+            Step("take", 0, 0, rps(1)),
+            Step("look", 1),
+            Step("restamp", 0, limits=2),
+            Step("take", 0, 0, {"new": 10_000}, limits=2),
+            Step("restamp", 0, limits=0),
+            Step("restamp", 1, 100, limits=0),
+            Step("take", 1, 0, {"new": 10_000}, limits=2),
         ],
     ),
     "a write is sent again": (

@@ -264,14 +264,34 @@ class TestRefill:
         write = plan_restamp(wants(OTHER), BUCKET, "op", NOW_MS)
         after = granted(apply(write, take(BUCKET, {"tps": 5000}, 1)))
         assert after.fingerprint == OTHER.fingerprint
-        assert tokens(after) == {"tps": 15_000, "new": 10_000}
-        assert consumed(after) == {"tps": 85_000, "new": 0}
+        assert tokens(after) == {"tps": 15_000, "new": 10_000, "rps": 4000}
+        assert consumed(after) == {"tps": 85_000, "new": 0, "rps": 6000}
+        assert after.dormant == {"rps"}
         assert after.acquires == 2
 
-    def test_ignores_what_happened_to_a_limit_that_goes(self) -> None:
-        write = plan_restamp(wants(OTHER), BUCKET, "op", NOW_MS)
-        raced = with_tokens(BUCKET, "rps", 10_000)
-        assert "rps" not in granted(apply(write, raced)).cells
+    def test_charges_and_refunds_reach_a_limit_that_is_not_in_force(self) -> None:
+        restamp = plan_restamp(wants(OTHER), BUCKET, "op", NOW_MS)
+        after = granted(apply(restamp, BUCKET))
+        for delta_milli in (-1000, 2000):
+            adjust = Adjust(f"op{delta_milli}", NOW_MS, {"rps": delta_milli}, 0)
+            after = granted(apply(adjust, after))
+        assert tokens(after)["rps"] == 3000
+
+    def test_forgets_no_limit_that_was_charged_meanwhile(self) -> None:
+        full = with_tokens(BUCKET, "rps", 10_000)
+        write = plan_restamp(wants(OTHER), full, "op", NOW_MS)
+        assert "rps" not in write.after.cells
+        raced = with_tokens(BUCKET, "rps", 9999)
+        assert apply(write, raced) == Refused(raced)
+
+    def test_is_refused_when_other_limits_came_out_of_force(self) -> None:
+        dormant = granted(apply(plan_restamp(wants(OTHER), BUCKET, "a", NOW_MS), BUCKET))
+        taken = take(dormant, {"new": 1}, 1)
+        back = granted(apply(plan_restamp(wants(LIMITS), taken, "b", NOW_MS), taken))
+        assert back.fingerprint == BUCKET.fingerprint
+        assert back.dormant == {"new"}
+        write = plan_restamp(wants(LIMITS), BUCKET, "c", NOW_MS)
+        assert apply(write, back) == Refused(back)
 
     def test_stamps_parent_and_cascade(self) -> None:
         intent = wants(rps=5000)._replace(parent_id="org", cascade=True)

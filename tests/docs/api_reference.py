@@ -31,6 +31,7 @@ def signature(name: str, function: object) -> str:
     found = inspect.signature(function)  # type: ignore[arg-type]
     parameters = [p for p in found.parameters.values() if p.name not in ("self", "cls")]
     text = str(found.replace(parameters=parameters)).replace("'", "")
+    text = text.replace("models.", "").replace("building.", "")
     return f"{'async ' if inspect.iscoroutinefunction(function) else ''}{name}{text}"
 
 

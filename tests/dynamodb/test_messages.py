@@ -18,6 +18,7 @@ from zae_limiter import (
     Repository,
     StorageUnavailable,
     StoredDataError,
+    StoredDataWarning,
     ValidationError,
 )
 from zae_limiter.backends.dynamodb.wire.values import to_attribute
@@ -188,9 +189,9 @@ async def test_a_bucket_that_cannot_be_read_is_named_and_others_work(
     record = damage(table, BUCKET, **changes)
     limiter = limiter_on(repository)
     uses: list[Use] = [
-        lambda: repository.get_buckets("bad"),
+        lambda: repository.get_bucket("bad", "gpt-4", "rpm"),
+        lambda: repository.get_buckets("bad", "gpt-4"),
         lambda: limiter.available("bad", "gpt-4"),
-        lambda: limiter.get_resource_capacity("gpt-4", "rpm"),
         lambda: take(limiter, "bad"),
     ]
     for use in uses:
@@ -200,6 +201,31 @@ async def test_a_bucket_that_cannot_be_read_is_named_and_others_work(
         assert attribute in str(raised.value)
     await take(limiter, "good")
     assert await balance(repository, "good") == {"rpm": 98_000, "tpm": 998_000}
+
+
+@pytest.mark.parametrize("what", BAD_BUCKETS)
+async def test_a_bucket_that_cannot_be_read_is_left_out_of_lists_and_named(
+    repository: Repository, table: OwnTable, what: str
+) -> None:
+    changes, attribute = BAD_BUCKETS[what]
+    record = damage(table, BUCKET, **changes)
+    lists: list[Use] = [
+        lambda: repository.get_buckets("bad"),
+        lambda: repository.get_resource_buckets("gpt-4"),
+        lambda: limiter_on(repository).get_resource_capacity("gpt-4", "rpm"),
+    ]
+    found = []
+    for listing in lists:
+        with pytest.warns(StoredDataWarning) as told:
+            found.append(await listing())
+        (warning,) = [each.message for each in told]
+        assert isinstance(warning, StoredDataWarning)
+        assert record in warning.record
+        assert attribute in warning.reason
+    of_entity, of_resource, capacity = found
+    assert of_entity == []
+    assert {state.entity_id for state in of_resource} == {"good"}
+    assert [entity.entity_id for entity in capacity.entities] == ["good"]
 
 
 async def take(limiter: Any, entity_id: str) -> None:

@@ -10,7 +10,6 @@ from zae_limiter.backends.dynamodb.lifecycle import describe_table
 from zae_limiter.backends.dynamodb.opening import Creation, find_site
 from zae_limiter.backends.dynamodb.store import DynamoStore
 from zae_limiter.backends.dynamodb.table import Table
-from zae_limiter.backends.dynamodb.versions import VersionRecord
 from zae_limiter.backends.dynamodb.wire.connect import open_client
 from zae_limiter.backends.dynamodb.wire.credentials import Access
 from zae_limiter.core.exceptions import (
@@ -19,6 +18,7 @@ from zae_limiter.core.exceptions import (
     StoredDataError,
     ValidationError,
 )
+from zae_limiter.ports.deployment import VersionRecord
 
 from .support import Runner, new_name, open_store
 

@@ -127,6 +127,16 @@ async def test_an_adjust_may_leave_debt_that_refills_repay(
     await take(limiter, rpm=1)
 
 
+async def test_a_bucket_does_not_expire_before_its_debt_is_paid(
+    limiter: RateLimiter, world: World
+) -> None:
+    async with limiter.acquire("key-1", "gpt-4", {"rpm": 1}) as lease:
+        await lease.adjust(rpm=9_999)
+    found = await world.scope.store.buckets.of_resource(world.repository.namespace_id, "gpt-4")
+    expiries = [bucket.expires_at_s for bucket in found.values()]
+    assert expiries == [world.clock.now_ms() // 1000 + 10_000]
+
+
 async def test_a_release_gives_back_up_to_the_ceiling(
     limiter: RateLimiter, repository: Repository
 ) -> None:

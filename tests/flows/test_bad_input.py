@@ -303,6 +303,10 @@ BAD_CALLS: list[tuple[str, Callable[[Any], Any]]] = [
     ("namespace_id", lambda x: x.repository.purge_namespace(LONE_SURROGATE)),
     ("limit_name", lambda x: x.repository.get_resource_buckets("gpt-4", 5)),
     ("limit_name", lambda x: x.repository.get_bucket("key-1", "gpt-4", "a#b")),
+    ("shard_id", lambda x: x.repository.get_bucket("key-1", "gpt-4", "rpm", -1)),
+    ("shard_id", lambda x: x.repository.get_buckets("key-1", shard_id="0")),
+    ("on_unavailable", lambda x: x.repository.namespace("default", on_unavailable="maybe")),
+    ("bucket_ttl_multiplier", lambda x: x.repository.namespace("a", bucket_ttl_multiplier=1.5)),
 ]
 
 

@@ -18,7 +18,6 @@ from zae_limiter.core.writes import Drain, Refill, Speculate, Write
 from zae_limiter.flows.shards import read_all, split_shard
 from zae_limiter.runtime.blocking import BlockingIo
 from zae_limiter.runtime.parallel import Threads
-from zae_limiter.runtime.system_clock import SystemClock
 
 RPM = Limit.per_minute("rpm", 6000)
 SMALL = Limit.per_minute("rpm", 60)
@@ -291,17 +290,29 @@ async def test_the_new_limits_of_an_item_are_taken_over_one_by_one(
         assert await it.tokens() == 1000
 
 
-async def test_company_is_waited_for_if_asked_to(driver: Driver, url: str) -> None:
+async def test_company_is_waited_for_if_asked_to(
+    driver: Driver, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Who comes while a write waits for company is taken along."""
-    async with crowd(driver, url, [RPM], linger_ms=300, clock=SystemClock()) as it:
+    async with crowd(driver, url, [RPM], linger_ms=300) as it:
         await take(it.limiter, rpm=0)
         it.buckets.writes.clear()
+        time_passes, waits_s = Gate(driver), list[float]()
+        time_passes.close()
+
+        async def pause(seconds: float) -> None:
+            waits_s.append(seconds)
+            await time_passes.passed()
+
+        monkeypatch.setattr(it.scope.io, "pause", pause)
         first = await it.at_gate(take(it.limiter, rpm=1))
         pilot = await it.behind(take(it.limiter, rpm=1))
         it.buckets.gate.open()
         assert await first
+        await until(lambda: waits_s == [0.3])
         later = await it.behind(*(take(it.limiter, rpm=1) for _ in range(3)))
         assert not pilot[0].done()
+        time_passes.open()
         assert await asyncio.gather(*pilot, *later) == [True] * 4
         assert it.buckets.written() == 2
 

@@ -308,8 +308,10 @@ async def test_a_timeout_around_acquire_is_a_timeout_and_charges_nothing(
     async with crowd("asyncio", url, [RPM]) as it:
         await ready(it)
 
+        patience = asyncio.timeout(None)
+
         async def hurried() -> None:
-            async with asyncio.timeout(0.02), it.limiter.acquire("key-1", "gpt-4", {"rpm": 10}):
+            async with patience, it.limiter.acquire("key-1", "gpt-4", {"rpm": 10}):
                 pytest.fail("the body ran")
 
         later = Gate("asyncio")
@@ -319,8 +321,10 @@ async def test_a_timeout_around_acquire_is_a_timeout_and_charges_nothing(
         if boarded:
             later.close()
             it.buckets.gate.open()
-            await asyncio.sleep(0.04)
-            later.open()
+            await until(lambda: it.in_line() == 0)
+        patience.reschedule(asyncio.get_running_loop().time())
+        await until(patience.expired)
+        later.open()
         await asyncio.wait([late], timeout=10)
         it.buckets.gate.open()
         assert isinstance(late.exception(), TimeoutError)

@@ -5,7 +5,8 @@ import pytest
 from tests.drivers import SHARED, World, limiter_on, take
 from zae_limiter import Limit, LimiterConfig, RateLimiter, Repository, ValidationError
 from zae_limiter.core.hierarchy import ConfigSlot
-from zae_limiter.flows.config_cache import ConfigCache
+from zae_limiter.flows.config_cache import ConfigCache, Resolution
+from zae_limiter.flows.resolve import resolve
 from zae_limiter.testing import ManualClock
 
 
@@ -137,12 +138,12 @@ async def test_statistics_count_hits_misses_and_records(
     await take(limiter, rpm=1)
     missed = repository.get_cache_stats()
     assert (missed.hits, missed.misses) == (0, 3)
-    assert missed.size == 4
+    assert missed.size == 3
     await take(limiter, rpm=1)
     await take(limiter, rpm=1)
     hit = repository.get_cache_stats()
-    assert (hit.hits, hit.misses, hit.size) == (2, 3, 4)
-    assert hit.as_dict() == {"hits": 2, "misses": 3, "size": 4, "ttl": 60, "local_rejections": 0}
+    assert (hit.hits, hit.misses, hit.size) == (2, 3, 3)
+    assert hit.as_dict() == {"hits": 2, "misses": 3, "size": 3, "ttl": 60, "local_rejections": 0}
     clock.advance(60)
     await take(limiter, rpm=1)
     assert repository.get_cache_stats().misses == 6
@@ -158,17 +159,61 @@ async def test_a_warm_acquire_reads_no_configuration(world: World) -> None:
     assert world.repository.get_cache_stats().misses == misses
 
 
+NOTHING = Resolution(None, None, None, None, False)
+
+
 def test_the_cache_is_bounded_in_every_part() -> None:
     cache = ConfigCache(ttl_seconds=60, max_entries=10)
     for number in range(1_000):
-        slot = ConfigSlot(f"key-{number}", "gpt-4")
-        cache.keep(0, {slot: (60_000, LimiterConfig())}, {f"key-{number}": (60_000, None)})
-    assert cache.stats().size == 10
-    newest = [ConfigSlot(f"key-{number}", "gpt-4") for number in range(990, 1_000)]
+        slot = ConfigSlot(resource=f"model-{number}")
+        cache.keep(
+            0, {slot: (60_000, LimiterConfig())}, (f"key-{number}", "gpt-4"), (60_000, NOTHING)
+        )
+    assert cache.stats().size == 20
+    newest = [ConfigSlot(resource=f"model-{number}") for number in range(990, 1_000)]
     assert list(cache.fresh_slots(newest, 59_999)) == newest
     assert cache.fresh_slots(newest, 60_000) == {}
-    assert cache.fresh_entity("key-999", 0) is not None
-    assert cache.fresh_entity("key-989", 0) is None
+    assert cache.resolution("key-990", "gpt-4", 0) is NOTHING
+    assert cache.resolution("key-989", "gpt-4", 0) is None
+
+
+def test_the_resources_of_one_entity_are_bounded_too() -> None:
+    cache = ConfigCache(ttl_seconds=60, max_entries=10)
+    for number in range(1_000):
+        cache.keep(0, {}, ("key-1", f"model-{number}"), (60_000, NOTHING))
+        assert cache.stats().size <= 10
+
+
+def test_an_entity_is_forgotten_with_all_its_resources() -> None:
+    cache = ConfigCache(ttl_seconds=60)
+    pairs = [(entity, resource) for entity in ("a", "b") for resource in ("x", "y")]
+    for pair in pairs:
+        cache.keep(0, {}, pair, (60_000, NOTHING))
+    cache.invalidate("a")
+    assert [pair for pair in pairs if cache.resolution(*pair, 0)] == [("b", "x"), ("b", "y")]
+    cache.invalidate("b", "x")
+    assert [pair for pair in pairs if cache.resolution(*pair, 0)] == [("b", "y")]
+    cache.invalidate("b", "y")
+    cache.invalidate("b")
+    assert cache.stats().size == 0
+
+
+async def test_a_clock_that_is_put_back_makes_nothing_last_longer(world: World) -> None:
+    here = limiter_on(world.stranger(cache_ttl=30))
+    await world.repository.set_system_defaults(rpm(1))
+    assert await capacity(here) == 1
+    await world.repository.set_system_defaults(rpm(2))
+    world.clock.advance(-3600)
+    assert await capacity(here) == 2
+    await world.repository.set_resource_defaults("gpt-4", rpm(3))
+    world.clock.advance(30)
+    assert await capacity(here) == 3
+
+
+async def test_entities_without_records_of_their_own_share_what_was_decided(world: World) -> None:
+    await world.repository.set_system_defaults(rpm(1))
+    first, second = [await resolve(world.scope, entity, "gpt-4") for entity in ("a", "b")]
+    assert first is second
 
 
 async def test_namespaces_of_one_store_remember_apart(world: World) -> None:

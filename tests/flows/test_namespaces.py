@@ -120,6 +120,19 @@ async def test_a_deleted_namespace_can_be_recovered_with_its_data(repository: Re
     assert await repository.list_orphan_namespaces() == []
 
 
+async def test_a_namespace_may_differ_in_what_outages_do_and_how_long_buckets_stay(
+    repository: Repository,
+) -> None:
+    await repository.register_namespace("team-a")
+    plain = await repository.namespace("team-a")
+    await plain.set_system_defaults([RPM])
+    there = await repository.namespace("team-a", on_unavailable="allow", bucket_ttl_multiplier=3)
+    assert await there.get_system_defaults() == ([RPM], "allow")
+    assert await repository.get_system_defaults() == ([], None)
+    multipliers = [each.scope.bucket_ttl_multiplier for each in (there, plain, repository)]
+    assert multipliers == [3, 7, 7]
+
+
 async def test_only_a_deleted_namespace_whose_name_is_free_can_be_recovered(
     repository: Repository,
 ) -> None:

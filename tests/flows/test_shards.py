@@ -153,6 +153,27 @@ def test_a_split_bucket_does_not_expire_in_parts(bench: Bench) -> None:
     assert all(bucket.expires_at_s is None for bucket in bench.shards())
 
 
+def test_the_stored_state_can_be_asked_for_by_shard(bench: Bench) -> None:
+    take(bench.limiter, rpm=1)
+    bench.split_to(4)
+    repository = bench.repository
+    held = [bucket.cells["rpm"].tokens_milli for bucket in bench.shards()]
+    for shard, tokens_milli in enumerate(held):
+        state = repository.get_bucket("key", "gpt-4", "rpm", shard)
+        assert state is not None
+        assert state.tokens_milli == tokens_milli
+        for states in (
+            repository.get_buckets("key", shard_id=shard),
+            repository.get_buckets("key", "gpt-4", shard),
+        ):
+            assert [s.tokens_milli for s in states if s.limit_name == "rpm"] == [tokens_milli]
+    assert repository.get_bucket("key", "gpt-4", "rpm") == repository.get_bucket(
+        "key", "gpt-4", "rpm", 0
+    )
+    assert repository.get_bucket("key", "gpt-4", "rpm", 4) is None
+    assert len(repository.get_buckets("key")) == len(repository.get_buckets("key", "gpt-4")) == 8
+
+
 def test_a_limit_change_reaches_every_shard(bench: Bench) -> None:
     take(bench.limiter, rpm=1)
     bench.split_to(8)

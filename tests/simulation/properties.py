@@ -105,6 +105,8 @@ def _check_item(applied: Applied) -> None:
     counted = (before.acquires if before else 0) + acquires(write)
     assert after.acquires == counted, f"acquires are miscounted: {applied}"
     moved_milli = deltas_milli(write)
+    if before is not None:
+        _check_forgotten(before, after)
     for name, cell in after.cells.items():
         if name == WCU:
             continue
@@ -118,6 +120,14 @@ def _check_item(applied: Applied) -> None:
         if before and before.fingerprint == after.fingerprint and not is_split(write):
             expected_milli = _balance_milli(applied, name, moved_milli.get(name, 0))
             assert cell.tokens_milli == expected_milli, f"{name} not {expected_milli}: {applied}"
+
+
+def _check_forgotten(before: Bucket, after: Bucket) -> None:
+    """4.1: a limit is forgotten only when, as a new one, it would hold no more."""
+    then = refilled(before, after.refilled_at_ms)
+    for name in before.cells.keys() - after.cells.keys():
+        is_full = then.cells[name].tokens_milli == then.ceiling_milli(name)
+        assert is_full, f"{name} was forgotten: {before}, then {after}"
 
 
 def _balance_milli(applied: Applied, name: str, moved_milli: int) -> int:
@@ -250,7 +260,8 @@ def _check_together(
         unsure = any(story.ending is Ending.NONE or home in story.troubled for story in group)
         for name in sorted({*net, *expected}):
             held, wanted = net.get(name, 0), expected.get(name, 0)
-            right = 0 <= held <= most.get(name, 0) if unsure else held == wanted
+            right = held <= most.get(name, 0) if unsure else held == wanted
+            assert held >= 0, f"{held} {name} at {home}, given back but never taken: {group}"
             assert right, f"{held} {name} at {home}, not {wanted}: {group}"
 
 
@@ -266,8 +277,9 @@ def _check_net(world: World, story: Story, home: BucketAddress, net_milli: Amoun
     expected_milli = story.believes(home)
     for name in sorted({*net_milli, *expected_milli}):
         net = net_milli.get(name, 0) - late_milli.get(name, 0)
+        assert net >= 0, f"{net} {name} at {home}, given back but never taken: {story}"
         if story.ending is Ending.NONE or story.doubts_about(home):
-            assert 0 <= net <= most_milli(story, name), f"{net} {name} at {home}: {story}"
+            assert net <= most_milli(story, name), f"{net} {name} at {home}: {story}"
         else:
             expected = expected_milli.get(name, 0)
             assert net == expected, f"{net} {name} at {home}, not {expected}: {story}"

@@ -10,8 +10,15 @@ import pytest
 
 from zae_limiter import Entity, RateLimitExceeded
 from zae_limiter.backends.memory import MemoryStore
-from zae_limiter.core.composite import Bucket, BucketAddress, at, covers, full_bucket
-from zae_limiter.core.judge import judge_shards, time_to_gain_ms
+from zae_limiter.core.composite import (
+    Bucket,
+    BucketAddress,
+    at,
+    covers,
+    full_bucket,
+    time_to_gain_ms,
+)
+from zae_limiter.core.judge import judge_shards
 from zae_limiter.core.limit import MILLI, Limit, LimitSet
 from zae_limiter.core.shards import MAX_SHARDS
 from zae_limiter.flows import capacity, configure, entities

@@ -10,7 +10,7 @@ A full cell has no remainder: what would accrue above the ceiling never existed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from .limit import MILLI, Limit, LimitSet
@@ -20,6 +20,9 @@ from .shards import halve, share, sibling
 
 # How many of the last writes an item remembers, to recognise one that is sent again.
 REMEMBERED_OPERATIONS = 4
+# How many limits that are not in force an item remembers. Where there are more, those that will
+# be full first are forgotten.
+MAX_DORMANT = 16
 
 
 class BucketAddress(NamedTuple):
@@ -48,7 +51,11 @@ class Cell(NamedTuple):
 
 
 class Bucket(NamedTuple):
-    """One bucket item."""
+    """One bucket item.
+
+    `dormant`: the limits among `cells` that are not in force. They refill like the others, so
+    that one that is put in force again is not fresh, and are forgotten once they are full.
+    """
 
     cells: Mapping[str, Cell]
     refilled_at_ms: int
@@ -60,6 +67,7 @@ class Bucket(NamedTuple):
     shard_count: int = 1
     parent_id: str | None = None
     cascade: bool = False
+    dormant: frozenset[str] = frozenset()
 
     def part(self, name: str) -> tuple[int, int]:
         """What this item may hold of a limit, in millitokens, and in how many milliseconds it
@@ -126,6 +134,7 @@ def renewed(
         bucket.shard_count,
         bucket.parent_id,
         bucket.cascade,
+        bucket.dormant,
     )
 
 
@@ -144,9 +153,22 @@ def refill(bucket: Bucket, now_ms: int) -> Bucket:
     return renewed(bucket, cells, refilled_at_ms=bucket.refilled_at_ms + elapsed_ms)
 
 
+def time_to_gain_ms(bucket: Bucket, name: str, gain_milli: int) -> int:
+    """The first millisecond by which this much has been refilled, the ceiling aside."""
+    cell = bucket.cells[name]
+    missing = gain_milli * bucket.period_ms(name) - cell.remainder
+    return max(0, -(-missing // cell.refill_amount_milli))
+
+
+def time_to_fill_ms(bucket: Bucket, name: str) -> int:
+    """The first millisecond by which a limit will be full, if nothing is taken."""
+    missing_milli = bucket.ceiling_milli(name) - bucket.cells[name].tokens_milli
+    return time_to_gain_ms(bucket, name, missing_milli)
+
+
 def stamp(bucket: Bucket, limits: LimitSet, *, metered: bool = False) -> Bucket:
     """Put other limits in force: balances stay, clamped to the new ceilings; limits that
-    are new start full, limits that are gone disappear.
+    are new start full, limits that are gone are dormant until they are full.
 
     The bucket must have been refilled under its old limits first.
     """
@@ -154,7 +176,21 @@ def stamp(bucket: Bucket, limits: LimitSet, *, metered: bool = False) -> Bucket:
     if metered:
         cells[WCU] = bucket.cells.get(WCU, WCU_CELL)
     stamped = bucket._replace(cells=cells, fingerprint=limits.fingerprint)
-    return stamped._replace(cells={name: _clamp(stamped, name) for name in cells})
+    clamped = {name: _clamp(stamped, name) for name in cells}
+    dormant = _dormant(bucket, clamped.keys())
+    cells = clamped | {name: bucket.cells[name] for name in dormant}
+    return stamped._replace(cells=cells, dormant=frozenset(dormant))
+
+
+def _dormant(bucket: Bucket, in_force: Collection[str]) -> list[str]:
+    """The limits to remember besides those in force."""
+    fill_ms = {
+        name: time_to_fill_ms(bucket, name)
+        for name in bucket.cells
+        if name not in in_force and name != WCU
+    }
+    slowest_first = sorted(fill_ms, key=lambda name: -fill_ms[name])
+    return [name for name in slowest_first if fill_ms[name]][:MAX_DORMANT]
 
 
 def _stamp_cell(bucket: Bucket, limit: Limit) -> Cell:
@@ -181,10 +217,19 @@ def at(bucket: Bucket, limits: LimitSet, now_ms: int, *, metered: bool = False) 
     """The bucket as it stands now under these limits."""
     refilled = refill(bucket, now_ms)
     # A client that knows nothing of fingerprints may have taken a limit away.
-    has_all = limits.by_name.keys() <= bucket.cells.keys()
+    has_all = limits.by_name.keys() <= refilled.cells.keys()
     if has_all and refilled.fingerprint == limits.fingerprint:
-        return refilled
+        return _forget_full(refilled) if refilled.dormant else refilled
     return stamp(refilled, limits, metered=metered)
+
+
+def _forget_full(bucket: Bucket) -> Bucket:
+    """Let go of limits that are not in force and full: as new ones they would start full."""
+    full = {name for name in bucket.dormant if not time_to_fill_ms(bucket, name)}
+    return bucket._replace(
+        cells={name: cell for name, cell in bucket.cells.items() if name not in full},
+        dormant=bucket.dormant - full,
+    )
 
 
 def split(bucket: Bucket) -> tuple[Bucket, Bucket]:
@@ -269,5 +314,5 @@ def bucket_states(address: BucketAddress, bucket: Bucket) -> list[BucketState]:
             cell.consumed_milli,
         )
         for name, cell in bucket.cells.items()
-        if name != WCU
+        if name != WCU and name not in bucket.dormant
     ]

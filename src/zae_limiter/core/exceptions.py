@@ -29,10 +29,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from .models import LimitStatus
+from typing import Any
 
 _SHOWN_VALUE_CHARS = 50
 
@@ -97,7 +94,7 @@ class InvalidNameError(ValidationError):
 class RateLimitExceeded(RateLimitError):
     """At least one limit could not cover the request; nothing was taken anywhere."""
 
-    def __init__(self, statuses: Sequence[LimitStatus]) -> None:
+    def __init__(self, statuses: Sequence[models.LimitStatus]) -> None:
         self.statuses = list(statuses)
         self.violations = [status for status in self.statuses if status.exceeded]
         self.passed = [status for status in self.statuses if not status.exceeded]
@@ -144,7 +141,7 @@ def _finite(seconds: float) -> float | None:
     return None if math.isinf(seconds) else seconds
 
 
-def _status_dict(status: LimitStatus) -> dict[str, Any]:
+def _status_dict(status: models.LimitStatus) -> dict[str, Any]:
     return {
         "entity_id": status.entity_id,
         "resource": status.resource,
@@ -322,3 +319,7 @@ class IncompatibleSchemaError(VersionError):
         self.schema_version = schema_version
         self.migration_guide_url = migration_guide_url
         super().__init__(message)
+
+
+# Last, because models are made of what is here: annotations are read at run time, too.
+from . import models  # noqa: E402

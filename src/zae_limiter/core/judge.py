@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from .composite import Bucket, refill
+from .composite import Bucket, refill, time_to_fill_ms, time_to_gain_ms
 from .limit import MILLI, LimitSet
 from .models import LimitStatus
 from .naming import WCU
@@ -68,14 +68,10 @@ def judge_shards(shards: Sequence[Bucket], takes_milli: Mapping[str, int]) -> Ve
 def _shards_wait_ms(shards: Sequence[Bucket], name: str, amount_milli: int) -> float:
     if amount_milli <= _held_milli(shards, name, 0):
         return 0
-    ceilings_milli = [shard.ceiling_milli(name) for shard in shards]
-    if amount_milli > sum(ceilings_milli):
+    if amount_milli > sum(shard.ceiling_milli(name) for shard in shards):
         return NEVER
     # Each shard stops at a ceiling of its own, so the sum is no line: search for the moment.
-    until_full_ms = max(
-        time_to_gain_ms(shard, name, ceiling_milli - shard.cells[name].tokens_milli)
-        for shard, ceiling_milli in zip(shards, ceilings_milli, strict=True)
-    )
+    until_full_ms = max(time_to_fill_ms(shard, name) for shard in shards)
     return bisect_left(
         range(until_full_ms),
         amount_milli,
@@ -87,13 +83,6 @@ def _held_milli(shards: Sequence[Bucket], name: str, elapsed_ms: int) -> int:
     """What the shards will hold together."""
     then = (refill(shard, shard.refilled_at_ms + elapsed_ms) for shard in shards)
     return sum(shard.cells[name].tokens_milli for shard in then)
-
-
-def time_to_gain_ms(bucket: Bucket, name: str, gain_milli: int) -> int:
-    """The first millisecond by which this much has been refilled, the ceiling aside."""
-    cell = bucket.cells[name]
-    missing = gain_milli * bucket.period_ms(name) - cell.remainder
-    return max(0, -(-missing // cell.refill_amount_milli))
 
 
 def statuses(

@@ -6,13 +6,10 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .exceptions import ValidationError
 from .naming import MAX_AMOUNT, MAX_PERIOD_SECONDS, validate_limit_name
-
-if TYPE_CHECKING:
-    from .models import BucketState
 
 MILLI = 1000
 MAX_LIMITS = 32
@@ -77,7 +74,7 @@ class Limit:
         return cls(name, capacity, refill_amount, refill_period_seconds)
 
     @classmethod
-    def from_bucket_state(cls, state: BucketState) -> Limit:
+    def from_bucket_state(cls, state: models.BucketState) -> Limit:
         """The limit that a bucket was stamped with."""
         return cls(
             state.limit_name,
@@ -173,3 +170,7 @@ def validate_limits(limits: Sequence[Limit], field: str = "limits") -> tuple[Lim
     if twice:
         raise ValidationError(field, twice, f"names {', '.join(twice)} more than once")
     return tuple(limits)
+
+
+# Last, because models are made of what is here: annotations are read at run time, too.
+from . import models  # noqa: E402

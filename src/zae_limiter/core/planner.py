@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from .composite import Bucket, at, covers, full_bucket, take
+from .composite import Bucket, at, covers, full_bucket, take, time_to_fill_ms
 from .limit import LimitSet
 from .naming import WCU
 from .writes import Create, Drain, Refill, Speculate, Write
@@ -156,8 +156,27 @@ def stamped(intent: Intent, bucket: Bucket, now_ms: int) -> Bucket:
     """The bucket with the intent's owner and lifetime. One that was split lives on: if one of
     its items went before the others, the bucket would come back larger than it was."""
     ttl = intent.ttl_seconds if bucket.shard_count == 1 else None
-    expires_at_s = None if ttl is None else -(-now_ms // 1000) + ttl
+    expires_at_s = None if ttl is None else max(-(-now_ms // 1000) + ttl, useful_until_s(bucket))
     stamps = (expires_at_s, intent.parent_id, intent.cascade)
     if stamps == (bucket.expires_at_s, bucket.parent_id, bucket.cascade):
         return bucket
     return bucket._replace(expires_at_s=stamps[0], parent_id=stamps[1], cascade=stamps[2])
+
+
+def plan_outlasting(bucket: Bucket, operation: str, now_ms: int) -> Refill | None:
+    """A longer lifetime for an item that would go before its debt is paid, and come back full."""
+    until_s = useful_until_s(bucket)
+    if bucket.expires_at_s is None or bucket.expires_at_s >= until_s:
+        return None
+    return Refill(operation, now_ms, bucket, bucket._replace(expires_at_s=until_s))
+
+
+def useful_until_s(bucket: Bucket) -> int:
+    """When the item will be as good as a new one, as far as its lifetime does not see to that:
+    that is reckoned for limits in force, and from empty to full."""
+    open_ms = [
+        time_to_fill_ms(bucket, name)
+        for name, cell in bucket.cells.items()
+        if cell.tokens_milli < 0 or name in bucket.dormant
+    ]
+    return -(-(bucket.refilled_at_ms + max(open_ms, default=0)) // 1000)

@@ -37,8 +37,8 @@ class Refill(NamedTuple):
       rf     nobody else has refilled or restamped the item meanwhile,
       floor  every limit that is charged or lowered stays at zero or above,
       roof   no limit holds more than `before` did, so the ceiling still holds after,
-      same   a limit that it fills holds what `before` did: of less, less would have
-             overflowed.
+      same   a limit that it fills or forgets holds what `before` did: of less, less would
+             have overflowed.
     """
 
     operation: str
@@ -179,6 +179,7 @@ def _still_planned_for(write: Refill, bucket: Bucket) -> bool:
         bucket.refilled_at_ms == before.refilled_at_ms
         and bucket.fingerprint == before.fingerprint
         and bucket.shard_count == before.shard_count
+        and bucket.dormant == before.dormant
         and all(guard.holds(bucket.cells[name]) for name, guard in guards(write).items())
     )
 
@@ -200,16 +201,16 @@ class Guard(NamedTuple):
 
 
 def guards(write: Refill) -> dict[str, Guard]:
-    """The guards of the limits that were there before and still are after."""
+    """The guards of the limits that were there before."""
     return {
-        name: _guard(write, name, seen)
-        for name, seen in write.before.cells.items()
-        if name in write.after.cells and name != WCU
+        name: _guard(write, name, seen) for name, seen in write.before.cells.items() if name != WCU
     }
 
 
 def _guard(write: Refill, name: str, seen: Cell) -> Guard:
-    planned = write.after.cells[name]
+    planned = write.after.cells.get(name)
+    if planned is None:
+        return Guard(seen.tokens_milli, seen.tokens_milli, seen.remainder)
     change_milli = planned.tokens_milli - seen.tokens_milli
     charge_milli = planned.consumed_milli - seen.consumed_milli
     lowered = change_milli < 0 and charge_milli <= 0
@@ -243,6 +244,7 @@ def _moved(write: Refill, bucket: Bucket) -> Bucket:
         shard_count=after.shard_count,
         parent_id=after.parent_id,
         cascade=after.cascade,
+        dormant=after.dormant,
     )
 
 

@@ -8,7 +8,12 @@ from ..core.composite import Bucket, BucketAddress, bucket_states, refill
 from ..core.judge import judge_shards
 from ..core.limit import MILLI
 from ..core.models import BucketState, EntityCapacity, ResourceCapacity
-from ..core.naming import validate_identifier, validate_limit_name, validate_resource
+from ..core.naming import (
+    validate_amount,
+    validate_identifier,
+    validate_limit_name,
+    validate_resource,
+)
 from .cascade import Request, charges
 from .charge import Charge, view
 from .scope import Scope
@@ -48,18 +53,32 @@ async def time_until_available(scope: Scope, request: Request) -> float:
     return max(waits_ms) / 1000
 
 
-async def get_buckets(scope: Scope, entity_id: str, resource: str | None) -> list[BucketState]:
-    """The stored state of an entity's buckets."""
+async def get_buckets(
+    scope: Scope, entity_id: str, resource: str | None, shard_id: int | None
+) -> list[BucketState]:
+    """The stored state of an entity's buckets. A single one must be readable."""
     validate_identifier(entity_id)
-    if resource is not None:
-        validate_resource(resource)
-    found = await scope.store.buckets.of_entity(scope.namespace_id, entity_id)
+    if shard_id is not None:
+        validate_amount("shard_id", shard_id)
+    if resource is None:
+        found = await scope.store.buckets.of_entity(scope.namespace_id, entity_id)
+    else:
+        found = await _items(scope, entity_id, validate_resource(resource), shard_id)
     return [
         state
         for address, bucket in found.items()
-        if resource in (None, address.resource)
+        if shard_id in (None, address.shard)
         for state in bucket_states(address, bucket)
     ]
+
+
+async def _items(
+    scope: Scope, entity_id: str, resource: str, shard_id: int | None
+) -> dict[BucketAddress, Bucket]:
+    home = BucketAddress(scope.namespace_id, entity_id, resource)
+    if shard_id is None:
+        return await read_all(scope, home)
+    return await scope.store.buckets.read([home._replace(shard=shard_id)])
 
 
 async def get_resource_buckets(
@@ -80,7 +99,11 @@ async def get_resource_capacity(
     validate_resource(resource)
     validate_limit_name(limit_name, "limit_name")
     found = await scope.store.buckets.of_resource(scope.namespace_id, resource)
-    wanted = {address: bucket for address, bucket in found.items() if limit_name in bucket.cells}
+    wanted = {
+        address: bucket
+        for address, bucket in found.items()
+        if limit_name in bucket.cells.keys() - bucket.dormant
+    }
     if parents_only:
         children = await _children(scope, wanted)
         wanted = {a: bucket for a, bucket in wanted.items() if a.entity_id not in children}

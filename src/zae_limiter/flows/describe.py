@@ -42,11 +42,11 @@ async def system_defaults(scope: Scope) -> tuple[list[Limit], OnUnavailableActio
 
 
 async def get_bucket(
-    scope: Scope, entity_id: str, resource: str, limit_name: str
+    scope: Scope, entity_id: str, resource: str, limit_name: str, shard_id: int
 ) -> BucketState | None:
-    """The stored state of one limit of one bucket."""
+    """The stored state of one limit of one shard of a bucket."""
     validate_limit_name(limit_name, "limit_name")
-    states = await capacity.get_buckets(scope, entity_id, resource)
+    states = await capacity.get_buckets(scope, entity_id, resource, shard_id)
     return next((state for state in states if state.limit_name == limit_name), None)
 
 

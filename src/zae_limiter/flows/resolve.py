@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import lru_cache
+
 from ..core.hierarchy import SYSTEM_SLOT, ConfigSlot, decide, slots
-from ..core.limit import LimitSet
-from ..core.models import Entity, LimiterConfig, OnUnavailableAction
-from .config_cache import Resolution
+from ..core.limit import Limit, LimitSet
+from ..core.models import ConfigSource, Entity, LimiterConfig, OnUnavailableAction
+from .config_cache import Kept, Resolution
 from .scope import Scope
 
-Fresh = dict[ConfigSlot, tuple[int, LimiterConfig | None]]
+Fresh = dict[ConfigSlot, Kept[LimiterConfig | None]]
 
 
 async def resolve(scope: Scope, entity_id: str, resource: str) -> Resolution:
@@ -17,40 +20,31 @@ async def resolve(scope: Scope, entity_id: str, resource: str) -> Resolution:
     known = scope.cache.resolution(entity_id, resource, now_ms)
     if known is not None:
         return known
-    fresh = scope.cache.fresh_slots((slot for _, slot in slots(entity_id, resource)), now_ms)
-    return await _read(
-        scope, entity_id, resource, fresh, scope.cache.fresh_entity(entity_id, now_ms)
-    )
+    levels = [slot for _, slot in slots(entity_id, resource)]
+    return await _read(scope, entity_id, resource, levels, scope.cache.fresh_slots(levels, now_ms))
 
 
 async def resolve_afresh(scope: Scope, entity_id: str, resource: str) -> Resolution:
     """From the store, whatever the cache says."""
-    return await _read(scope, entity_id, resource, {}, None)
+    levels = [slot for _, slot in slots(entity_id, resource)]
+    return await _read(scope, entity_id, resource, levels, {})
 
 
 async def _read(
-    scope: Scope,
-    entity_id: str,
-    resource: str,
-    fresh: Fresh,
-    entity: tuple[int, Entity | None] | None,
+    scope: Scope, entity_id: str, resource: str, levels: Sequence[ConfigSlot], fresh: Fresh
 ) -> Resolution:
     cache, generation = scope.cache, scope.cache.generation
-    expires_at_ms = scope.io.now_ms() + cache.ttl_ms
-    stale = [slot for _, slot in slots(entity_id, resource) if slot not in fresh]
-    page = await scope.store.configs.read(
-        scope.namespace_id, stale, entity_id if entity is None else None
-    )
-    known = fresh | {slot: (expires_at_ms, page.configs.get(slot)) for slot in stale}
-    owner = (expires_at_ms, page.entity) if entity is None else entity
-    records = {slot: config for slot, (_, config) in known.items()}
-    resolution = _decide(entity_id, resource, records, owner[1])
-    until_ms = min(owner[0], *(expires for expires, _ in known.values()))
+    until_ms = scope.io.now_ms() + cache.ttl_ms
+    stale = [slot for slot in levels if slot not in fresh]
+    page = await scope.store.configs.read(scope.namespace_id, stale, entity_id)
+    read = page.configs
+    known = {**read, **{slot: config for slot, (_, config) in fresh.items()}}
+    resolution = _decide(entity_id, resource, known, page.entity)
     cache.keep(
         generation,
-        {slot: known[slot] for slot in stale},
-        {entity_id: owner} if entity is None else {},
-        {(entity_id, resource): (until_ms, resolution)},
+        {slot: (until_ms, read.get(slot)) for slot in stale if slot.entity_id is None},
+        (entity_id, resource),
+        (min([until_ms, *(kept[0] for kept in fresh.values())]), resolution),
     )
     return resolution
 
@@ -63,13 +57,23 @@ def _decide(
 ) -> Resolution:
     limits, source = decide(entity_id, resource, records)
     system = records.get(SYSTEM_SLOT)
-    return Resolution(
-        limits=None if limits is None else LimitSet.of(limits),
-        source=source,
-        on_unavailable=None if system is None else system.on_unavailable,
-        parent_id=None if entity is None else entity.parent_id,
-        cascade=entity is not None and entity.cascade,
-    )
+    on_unavailable = None if system is None else system.on_unavailable
+    if entity is None:
+        return _resolution(limits, source, on_unavailable, None, False)
+    return _resolution(limits, source, on_unavailable, entity.parent_id, entity.cascade)
+
+
+# Most entities have nothing of their own: all of them share what was decided for one.
+@lru_cache(maxsize=4096)
+def _resolution(
+    limits: tuple[Limit, ...] | None,
+    source: ConfigSource | None,
+    on_unavailable: OnUnavailableAction | None,
+    parent_id: str | None,
+    cascade: bool,
+) -> Resolution:
+    limit_set = None if limits is None else LimitSet.of(limits)
+    return Resolution(limit_set, source, on_unavailable, parent_id, cascade)
 
 
 async def resolve_on_unavailable(scope: Scope) -> OnUnavailableAction | None:

@@ -8,14 +8,17 @@ from collections.abc import Sequence
 from ..core.composite import BucketAddress
 from ..core.ledger import Ledger
 from ..core.naming import WCU
-from ..core.writes import Adjust
+from ..core.planner import plan_outlasting
+from ..core.writes import Absent, Adjust, Outcome
 from .charge import ONE_WRITE_MILLI
 from .flight import ride
 from .lanes import Corrected, Correction, Rider
 from .scope import Scope
-from .send import send_surely
+from .send import send, send_surely
 
 logger = logging.getLogger("zae_limiter")
+# Each further attempt means that another client has refilled the item, which sees to it as well.
+_MAX_ATTEMPTS = 4
 
 
 async def refund(scope: Scope, ledger: Ledger) -> None:
@@ -92,7 +95,19 @@ async def _send(scope: Scope, address: BucketAddress, correction: Correction) ->
     seen = scope.images.get(address)
     write = Adjust(io.operation_id(), io.now_ms(), deltas_milli, correction.acquires, seen)
     try:
-        await send_surely(scope, address, write)
+        outcome = await send_surely(scope, address, write)
     finally:
         # Not before: a refusal that comes back meanwhile may be older than the correction.
         scope.refusals.correct(address)
+    await _let_outlast_debt(scope, address, outcome)
+
+
+async def _let_outlast_debt(scope: Scope, address: BucketAddress, outcome: Outcome) -> None:
+    io = scope.io
+    for _ in range(_MAX_ATTEMPTS):
+        if isinstance(outcome, Absent):
+            return
+        longer = plan_outlasting(outcome.bucket, io.operation_id(), io.now_ms())
+        if longer is None:
+            return
+        outcome = await send(scope, address, longer)

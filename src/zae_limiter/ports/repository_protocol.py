@@ -4,7 +4,8 @@ Contracts that hold for every method:
 - It either takes effect as a whole or raises and has no effect, unless it raises
   `StorageUnavailable` with `ambiguous` set.
 - Failures of the store are raised as `StorageUnavailable`, records that cannot be read as
-  `StoredDataError`. Anything else is a bug and surfaces as it is.
+  `StoredDataError` unless a method says otherwise. Anything else is a bug and surfaces as
+  it is.
 - Ids and names were checked before they came here.
 
 `zae_limiter.testing.conformance` checks these contracts on any store.
@@ -44,10 +45,11 @@ class Buckets(Protocol):
         """The items that exist, as of the last write that was answered."""
 
     async def of_entity(self, namespace_id: str, entity_id: str) -> dict[BucketAddress, Bucket]:
-        """Every bucket item of an entity."""
+        """Every bucket item of an entity. What cannot be read is left out, and a
+        `StoredDataWarning` names it."""
 
     async def of_resource(self, namespace_id: str, resource: str) -> dict[BucketAddress, Bucket]:
-        """Every bucket item of a resource."""
+        """Every bucket item of a resource, in the same way."""
 
 
 @dataclass(frozen=True, slots=True)

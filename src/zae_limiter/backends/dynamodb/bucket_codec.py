@@ -4,6 +4,7 @@
     b_{limit}_tk  tokens      b_{limit}_cp  capacity       b_{limit}_ra  refill amount
     b_{limit}_rp  period, ms  b_{limit}_tc  consumed       b_{limit}_rm  remainder
     cv            fingerprint of the limits the item was stamped with
+    dl            limits that are not in force, separated by commas
     lo, l1 ...    ids of the last writes, newest first
     ac            acquires admitted
     shard_count, ttl, cascade, parent_id, entity_id, resource, and the keys
@@ -65,9 +66,16 @@ def encode_bucket(address: BucketAddress, bucket: Bucket) -> Item:
         values["parent_id"] = bucket.parent_id
     if bucket.expires_at_s is not None:
         values["ttl"] = bucket.expires_at_s
+    if bucket.dormant:
+        values["dl"] = dormant_text(bucket)
     for name, cell in bucket.cells.items():
         values |= {schema.bucket_attr(name, f): cell[i] for i, f in enumerate(FIELDS)}
     return to_item(values)
+
+
+def dormant_text(bucket: Bucket) -> str | None:
+    """The attribute `dl`, if there is one."""
+    return ",".join(sorted(bucket.dormant)) or None
 
 
 def decode_bucket(address: BucketAddress, item: Item) -> Bucket:
@@ -85,6 +93,7 @@ _KINDS = {
     "ac": "N",
     "ttl": "N",
     "cv": "S",
+    "dl": "S",
     "cascade": "BOOL",
     **dict.fromkeys(OPERATIONS, "S"),
 }
@@ -116,8 +125,9 @@ def _decode(address: BucketAddress, item: Item) -> Bucket:
     shard_count = int(item["shard_count"]["N"]) if "shard_count" in item else 1
     if shard_count not in _SHARD_COUNTS or address.shard >= shard_count:
         raise ValueError(f"there is no shard {address.shard} of {shard_count}")
+    cells = _decode_cells(item)
     return Bucket(
-        _decode_cells(item),
+        cells,
         int(item["rf"]["N"]),
         item["cv"]["S"] if "cv" in item else "",
         tuple(item[name]["S"] for name in OPERATIONS if name in item and item[name]["S"]),
@@ -127,6 +137,7 @@ def _decode(address: BucketAddress, item: Item) -> Bucket:
         shard_count,
         item["parent_id"].get("S") if "parent_id" in item else None,
         item["cascade"]["BOOL"] if "cascade" in item else False,
+        frozenset(item["dl"]["S"].split(",")) & cells.keys() if "dl" in item else frozenset(),
     )
 
 

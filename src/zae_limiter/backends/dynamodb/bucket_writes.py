@@ -12,7 +12,7 @@ from typing import Any, assert_never
 
 from ...core.composite import Bucket, BucketAddress, Cell
 from ...core.writes import Adjust, Create, Drain, Guard, Refill, Speculate, guards
-from .bucket_codec import FIELDS, OPERATIONS, bucket_key, encode_bucket
+from .bucket_codec import FIELDS, OPERATIONS, bucket_key, dormant_text, encode_bucket
 from .clauses import Clause, Clauses, Field, Update, Value
 from .expressions import Expression
 from .schema import bucket_attr
@@ -21,8 +21,8 @@ Change = Refill | Drain | Speculate | Adjust
 Pair = tuple[str, str]
 Terms = Iterator[tuple[Clause, Value]]
 _ALL_OLD = (("ReturnValuesOnConditionCheckFailure", "ALL_OLD"),)
-_PK, _REFILLED_AT, _LIMITS, _SHARDS, _ACQUIRES, _TTL, _PARENT, _CASCADE = map(
-    Field, ("PK", "rf", "cv", "shard_count", "ac", "ttl", "parent_id", "cascade")
+_PK, _REFILLED_AT, _LIMITS, _SHARDS, _ACQUIRES, _TTL, _PARENT, _CASCADE, _DORMANT = map(
+    Field, ("PK", "rf", "cv", "shard_count", "ac", "ttl", "parent_id", "cascade", "dl")
 )
 
 
@@ -112,6 +112,8 @@ def _refill(write: Refill) -> Terms:
     yield _REFILLED_AT.equals, before.refilled_at_ms
     yield _REFILLED_AT.set, after.refilled_at_ms
     yield from _same(before)
+    dormant = dormant_text(before)
+    yield (_DORMANT.equals if dormant else _DORMANT.is_absent), dormant
     for name, guard in guards(write).items():
         yield from _guarded(_limit(name), guard)
     for name, planned in after.cells.items():
@@ -170,6 +172,7 @@ def _changed(before: Bucket, after: Bucket) -> Terms:
         (_CASCADE, before.cascade, after.cascade),
         (_TTL, before.expires_at_s, after.expires_at_s),
         (_PARENT, before.parent_id, after.parent_id),
+        (_DORMANT, dormant_text(before), dormant_text(after)),
     ):
         if new != old:
             yield (field.remove if new is None else field.set), new
@@ -185,6 +188,8 @@ def _adjust(write: Adjust) -> Terms:
             assert write.seen is not None
             yield from _given_back(name, -delta_milli, write.seen)
         else:
+            # A limit that has gone since it was seen must not come back as a balance alone.
+            yield _limit(name).capacity.exists, None
             yield from _moved(_limit(name), -delta_milli, delta_milli)
     yield from _acquired(write.acquires)
 

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...core.composite import Bucket, BucketAddress
-from ...core.exceptions import StorageUnavailable
+from ...core.exceptions import StorageUnavailable, StoredDataError
 from ...core.writes import ABSENT, Adjust, Create, Granted, Outcome, Refused, Write
+from ..damage import leave_out
 from . import schema
 from .bucket_codec import address_of, bucket_key, decode_bucket
 from .bucket_writes import change, creation, known_part
+from .fields import record_name
 from .pages import Query, read_pages
 from .table import Table
 from .wire.errors import ConditionFailed, Reason, RequestInvalid, TransactionCanceled
@@ -100,13 +102,31 @@ class DynamoBuckets:
         """The index has the keys; the items are read where they are."""
         entries = await read_pages(self._table, Query(pk, prefix, index=index))
         keys = [{"PK": entry["PK"], "SK": entry["SK"]} for entry in entries]
-        found = _decoded(await self._table.batch_get(keys, consistent=True))
+        found = _readable(await self._table.batch_get(keys, consistent=True))
         return dict(sorted(found.items()))
 
 
 def _decoded(items: Sequence[Item]) -> dict[BucketAddress, Bucket]:
-    addressed = ((address_of(item["PK"]["S"]), item) for item in items)
+    addressed = ((_address(item), item) for item in items)
     return {address: decode_bucket(address, item) for address, item in addressed}
+
+
+def _readable(items: Sequence[Item]) -> dict[BucketAddress, Bucket]:
+    """All that are not damaged."""
+    found: dict[BucketAddress, Bucket] = {}
+    for item in items:
+        try:
+            found |= _decoded([item])
+        except StoredDataError as error:
+            leave_out(error)
+    return found
+
+
+def _address(item: Item) -> BucketAddress:
+    try:
+        return address_of(item["PK"]["S"])
+    except ValueError as error:
+        raise StoredDataError(record_name(item), str(error)) from error
 
 
 def _outcome(address: BucketAddress, write: Write, item: Item | None) -> Outcome:

@@ -58,6 +58,9 @@ class Field:
     def exists(self, e: Expression, value: str) -> None:
         self._require(e, f"attribute_exists({e.name(self.attribute)})")
 
+    def is_absent(self, e: Expression, value: str) -> None:
+        self._require(e, f"attribute_not_exists({e.name(self.attribute)})")
+
     def set(self, e: Expression, value: str) -> None:
         e.set(self.attribute, value)
 

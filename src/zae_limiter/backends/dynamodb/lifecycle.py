@@ -6,8 +6,10 @@ from contextlib import suppress
 from typing import Any
 
 from ...core.exceptions import StorageUnavailable
+from ...ports.deployment import VersionRecord
 from .schema import TTL_ATTRIBUTE, get_table_definition
 from .table import Table
+from .versions import SCHEMA_VERSION, DynamoVersions
 from .wire.errors import RequestInvalid, ResourceInUse, ResourceMissing
 
 _FIRST_WAIT_S = 0.05
@@ -32,6 +34,7 @@ async def create_table(table: Table) -> None:
         await table.client.call("CreateTable", get_table_definition(table.name))
     await _wait_for_status(table, "ACTIVE")
     await _enable_ttl(table)
+    await DynamoVersions(table).introduce(VersionRecord(SCHEMA_VERSION))
 
 
 async def delete_table(table: Table) -> None:

@@ -8,7 +8,7 @@ from typing import Literal
 from ...core.exceptions import InfrastructureNotFoundError, StorageUnavailable, StoredDataError
 from .lifecycle import create_table
 from .table import Table
-from .versions import SCHEMA_VERSION, VERSION_KEY, DynamoVersions, VersionRecord
+from .versions import VERSION_KEY
 from .wire.credentials import Access
 from .wire.errors import RequestInvalid, ResourceMissing, WireError
 
@@ -60,7 +60,6 @@ async def reach(table: Table, access: Access, create: Creation) -> None:
         if create == "never" or (create == "elsewhere" and site.is_aws):
             raise _missing(table.name, site) from error
         await create_table(table)
-        await DynamoVersions(table).introduce(VersionRecord(SCHEMA_VERSION))
 
 
 def _missing(table_name: str, site: Site) -> InfrastructureNotFoundError:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
 
 from ...core.windows import iso_ms
+from ...ports.deployment import VersionRecord
 from .codec import indexed
 from .expressions import Expression
 from .fields import Fields, read
@@ -16,17 +16,6 @@ from .wire.values import Item, to_item
 
 SCHEMA_VERSION = "0.10.0"
 VERSION_KEY = key(pk_system(REGISTRY_ID), sk_version())
-
-
-@dataclass(frozen=True, slots=True)
-class VersionRecord:
-    """The versions of a table's schema and Lambda, and of the oldest client it lets in."""
-
-    schema_version: str
-    lambda_version: str | None = None
-    client_min_version: str = "0.0.0"
-    updated_at: str | None = None
-    updated_by: str | None = None
 
 
 class DynamoVersions:

@@ -13,6 +13,8 @@ from ...ports.repository_protocol import ConfigPage
 from .entities import copy_entity
 from .tables import Tables
 
+_NOTHING = LimiterConfig()
+
 
 class MemoryConfigs:
     """One record for each slot. A deleted one stays, empty, to keep counting versions."""
@@ -24,10 +26,13 @@ class MemoryConfigs:
         self, namespace_id: str, slots: Sequence[ConfigSlot], entity_id: str | None = None
     ) -> ConfigPage:
         tables = self._tables
+        known = {}
         with tables.lock:
-            found = {slot: tables.configs.get((namespace_id, slot)) for slot in slots}
+            for slot in slots:
+                config = tables.configs.get((namespace_id, slot))
+                if _says(config):
+                    known[slot] = config
             entity = None if entity_id is None else tables.entities.get((namespace_id, entity_id))
-        known = {slot: config for slot, config in found.items() if _says(config)}
         return ConfigPage(known, None if entity is None else copy_entity(entity))
 
     async def write(
@@ -84,4 +89,4 @@ class MemoryConfigs:
 
 def _says(config: LimiterConfig | None) -> TypeGuard[LimiterConfig]:
     """True when the record says anything at all."""
-    return config is not None and config != LimiterConfig()
+    return config is not None and config != _NOTHING

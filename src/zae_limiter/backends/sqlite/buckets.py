@@ -10,6 +10,7 @@ from ...core.exceptions import StoredDataError
 from ...core.usage import UsageCounts, consumption
 from ...core.windows import hour_start_ms
 from ...core.writes import Granted, Outcome, Write, apply
+from ..damage import leave_out
 from .codec import Item, decode_item
 from .connection import Connection
 from .rows import KEY, BucketRows
@@ -113,10 +114,14 @@ def _keep(
 
 
 def _buckets(db: sqlite3.Connection, select: str, *key: str) -> dict[BucketAddress, Bucket]:
+    """All that are not damaged."""
     found = {}
     for namespace_id, entity_id, resource, shard, *row in db.execute(select, key):
         address = BucketAddress(namespace_id, entity_id, resource, shard)
-        found[address] = decode_item(address, row).bucket
+        try:
+            found[address] = decode_item(address, row).bucket
+        except StoredDataError as error:
+            leave_out(error)
     return found
 
 

@@ -62,6 +62,7 @@ def encode_state(item: Item) -> str:
             bucket.shard_count,
             bucket.parent_id,
             bucket.cascade,
+            sorted(bucket.dormant),
             usage.events,
             usage.consumed_milli,
         )
@@ -92,6 +93,7 @@ def _item(row: Row) -> Item:
         shard_count,
         parent_id,
         cascade,
+        dormant,
         events,
         consumed_milli,
     ) = json.loads(_text(state))
@@ -108,6 +110,7 @@ def _item(row: Row) -> Item:
         shard_count,
         _maybe_text(parent_id),
         bool(cascade),
+        frozenset(map(_text, dormant)),
     )
     return Item(bucket, _integer(hour_ms), UsageCounts(_amounts(consumed_milli), _integer(events)))
 

@@ -116,16 +116,60 @@ async def check_a_refill_that_fills_a_limit_is_refused_when_it_holds_less(trial:
 
 async def check_a_refill_puts_other_limits_in_force(trial: Trial) -> None:
     address = trial.address()
+    await agreed(trial, address, trial.create())
+    after = await _put_in_force(trial, address, _FEWER, trial.now_ms + 10)
+    same(after.fingerprint, _FEWER.fingerprint, "The item kept its old stamp")
+    same(set(after.cells), {"rpm"}, "A limit that is gone and full stayed")
+    same((after.parent_id, after.cascade), ("org-1", True), "The parent was not stamped")
+
+
+async def check_limits_out_of_force_are_remembered_until_they_are_full(trial: Trial) -> None:
+    address = trial.address()
     await agreed(trial, address, trial.create({"tpm": 5 * MILLI}))
+    after = await _put_in_force(trial, address, _FEWER, trial.now_ms)
+    same(after.dormant, {"tpm"}, "A limit that is gone and not full was forgotten")
+    await agreed(trial, address, trial.adjust(tpm=9 * MILLI))
+    await agreed(trial, address, trial.adjust(tpm=-2 * MILLI))
+    stale = plan_restamp(_intent(_FEWER), after, trial.io.operation_id(), trial.now_ms + 10**6)
+    expect(isinstance(await agreed(trial, address, stale), Refused), "A charge was forgotten")
+    after = await _put_in_force(trial, address, _FEWER, trial.now_ms + 10**6)
+    same(set(after.cells), {"rpm"}, "A limit that is gone and full stayed")
+
+
+async def check_a_refill_planned_before_a_limit_came_and_went_is_refused(trial: Trial) -> None:
+    address = trial.address()
+    await agreed(trial, address, trial.create(limits=_FEWER))
     seen = await _existing(trial, address)
-    intent = Intent(_FEWER, {"rpm": 2 * MILLI}, 1, 3600, "org-1", True)
-    planned = plan(intent, seen, trial.io.operation_id(), trial.now_ms + 10)
+    await _put_in_force(trial, address, LIMITS, trial.now_ms, tpm=MILLI)
+    await _put_in_force(trial, address, _FEWER, trial.now_ms)
+    stale = plan_restamp(_intent(_FEWER), seen, trial.io.operation_id(), trial.now_ms + 1)
+    expect(isinstance(await agreed(trial, address, stale), Refused), "A limit was forgotten")
+
+
+async def check_an_adjust_leaves_alone_what_it_does_not_find(trial: Trial) -> None:
+    address = trial.address()
+    await agreed(trial, address, trial.create())
+    seen = await _existing(trial, address)
+    await _put_in_force(trial, address, _FEWER, trial.now_ms)
+    for deltas_milli in ({"tpm": 1, "rpm": 1}, {"tpm": 1}, {"tpm": -1, "rpm": -1}):
+        adjust = trial.adjust(**deltas_milli)._replace(seen=seen)
+        await agreed(trial, address, adjust)
+
+
+def _intent(limits: LimitSet, **takes_milli: int) -> Intent:
+    return Intent(limits, takes_milli, 1, 3600, "org-1", True)
+
+
+async def _put_in_force(
+    trial: Trial, address: BucketAddress, limits: LimitSet, now_ms: int, **takes_milli: int
+) -> Bucket:
+    seen = await _existing(trial, address)
+    intent = _intent(limits, **takes_milli)
+    planner = plan if takes_milli else plan_restamp
+    planned = planner(intent, seen, trial.io.operation_id(), now_ms)
     assert isinstance(planned, Refill)
     await agreed(trial, address, planned)
-    after = await _existing(trial, address)
-    same(after.fingerprint, _FEWER.fingerprint, "The item kept its old stamp")
-    same(set(after.cells), {"rpm"}, "A limit that is gone stayed")
-    same((after.parent_id, after.cascade), ("org-1", True), "The parent was not stamped")
+    return await _existing(trial, address)
 
 
 async def check_a_write_that_is_sent_again_changes_nothing(trial: Trial) -> None:

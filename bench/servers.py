@@ -1,0 +1,121 @@
+"""The servers of a run: one of each kind, started when it is first asked for."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.servers import install, processes
+from tests.servers.install import ServerMissing
+
+from .counting.dynamodb import DynamoCounter
+from .counting.proxy import CountingProxy
+from .counting.redis import RedisCounter
+from .peers import environment
+from .subjects import Store
+
+_START_TIMEOUT_S = 30.0
+# Nothing of the machine's own settings is seen by those who call.
+CALLER = {
+    "AWS_ACCESS_KEY_ID": "AKIATESTTESTTESTTEST",
+    "AWS_SECRET_ACCESS_KEY": "test",
+    "AWS_CONFIG_FILE": "/dev/null",
+    "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
+    "AWS_EC2_METADATA_DISABLED": "true",
+    "NO_PROXY": "127.0.0.1",
+}
+
+
+class Servers:
+    """Use it as a context manager: all servers end with the block."""
+
+    def __init__(self) -> None:
+        self._ends = ExitStack()
+        self._urls: dict[Store, str] = {}
+        self._counters: dict[Store, CountingProxy] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._ends.close()
+
+    def url(self, store: Store) -> str:
+        """Where the server of a store listens; nothing for stores that need none."""
+        if store and store not in self._urls:
+            self._urls[store] = self._ends.enter_context(_STARTS[store]())
+        return self._urls.get(store, "")
+
+    def counter(self, store: Store) -> CountingProxy:
+        """A way to the server on which everything is counted."""
+        if store not in self._counters:
+            made = _COUNTERS[store](self.url(store))
+            self._counters[store] = self._ends.enter_context(made)
+        return self._counters[store]
+
+
+def prepare(store: Store) -> None:
+    """Install the server of a store. May take long, and may be interrupted."""
+    if store == "dynamodb":
+        install.dynoxide()
+    elif store == "redis":
+        _redis_program()
+
+
+@contextmanager
+def _dynamodb() -> Iterator[str]:
+    with processes.start("dynoxide") as server:
+        yield server.url
+
+
+@contextmanager
+def _redis() -> Iterator[str]:
+    port = processes.free_port()
+    options = ("--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no")
+    server = subprocess.Popen([_redis_program(), *options], stdout=subprocess.DEVNULL)
+    try:
+        _wait_until_it_answers(server, port)
+        # Its client allows fewer connections than there are tasks, unless it is told so.
+        yield f"redis://127.0.0.1:{port}?max_connections=1000"
+    finally:
+        server.kill()
+        server.wait()
+
+
+def _redis_program() -> str:
+    """The one that the peers' environment brings; else that of the system."""
+    found = Path(environment.python()).with_name("redis-server")
+    program = str(found) if found.exists() else shutil.which("redis-server")
+    if program is None:
+        raise ServerMissing("there is no redis-server: install it, for example from Debian")
+    return program
+
+
+def _wait_until_it_answers(server: subprocess.Popen[bytes], port: int) -> None:
+    deadline = time.monotonic() + _START_TIMEOUT_S
+    while server.poll() is None and time.monotonic() < deadline:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1) as probe:
+            probe.sendall(b"PING\r\n")
+            if probe.recv(64).startswith(b"+PONG"):
+                return
+        time.sleep(0.02)
+    raise ServerMissing("redis-server did not start")
+
+
+_STARTS: dict[Store, Callable[[], AbstractContextManager[str]]] = {
+    "dynamodb": _dynamodb,
+    "redis": _redis,
+}
+_COUNTERS: dict[Store, type[CountingProxy]] = {"dynamodb": DynamoCounter, "redis": RedisCounter}

@@ -1,0 +1,87 @@
+"""Making and deleting what a store lives in, and the versions of its parts."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from tests.drivers import World, take
+from zae_limiter import InfrastructureError, Limit, RateLimiter, Repository, ValidationError
+
+RPM = Limit.per_minute("rpm", 10)
+
+
+async def test_what_is_deleted_is_gone_and_can_be_made_again(
+    world: World, repository: Repository, limiter: RateLimiter
+) -> None:
+    await repository.register_namespaces(["other", "deleted"])
+    await repository.delete_namespace("deleted")
+    await repository.set_system_defaults([RPM])
+    await repository.create_entity("key-1")
+    await take(limiter, rpm=4)
+    for _ in range(2):
+        await repository.delete_table()
+    for _ in range(2):
+        await repository.create_table()
+    assert await repository.list_namespaces() == []
+    assert await repository.list_orphan_namespaces() == []
+    assert await repository.get_entity("key-1") is None
+    assert await repository.get_system_limits() == []
+    assert await repository.get_buckets("key-1") == []
+    if world.is_shared:
+        await repository.register_namespace("default")
+        again = await world.open()
+        assert await again.get_audit_events("key-1") == []
+
+
+async def test_limits_that_were_deleted_are_not_remembered(
+    repository: Repository, limiter: RateLimiter
+) -> None:
+    await repository.set_system_defaults([RPM])
+    await take(limiter, rpm=4)
+    await repository.delete_table()
+    await repository.create_table()
+    with pytest.raises(ValidationError, match="no limits"):
+        await take(limiter, rpm=4)
+
+
+async def test_a_table_has_versions_and_other_stores_have_none(
+    world: World, repository: Repository
+) -> None:
+    if world.store != "dynamodb":
+        assert await repository.get_version_record() is None
+        with pytest.raises(InfrastructureError, match="has no version record"):
+            await repository.set_version_record("1.0.0")
+        return
+    assert await repository.get_version_record() is None
+    await repository.create_table()
+    made = await repository.get_version_record()
+    assert made is not None
+    assert made.pop("updated_at").endswith("Z")
+    assert made == {
+        "schema_version": "0.10.0",
+        "lambda_version": None,
+        "client_min_version": "0.0.0",
+        "updated_by": None,
+    }
+    await repository.set_version_record("1.0.0", "0.17.0", "0.5.0", "deploy")
+    changed = await repository.get_version_record()
+    assert changed is not None
+    versions = (changed["schema_version"], changed["lambda_version"], changed["client_min_version"])
+    assert (*versions, changed["updated_by"]) == ("1.0.0", "0.17.0", "0.5.0", "deploy")
+    await repository.set_version_record("1.0.1")
+    replaced = await repository.get_version_record()
+    assert replaced is not None
+    assert (replaced["lambda_version"], replaced["client_min_version"]) == (None, "0.0.0")
+
+
+@pytest.mark.parametrize(
+    "bad", [{"schema_version": None}, {"lambda_version": 3}, {"updated_by": b"me"}], ids=str
+)
+async def test_versions_are_texts(repository: Repository, bad: dict[str, Any]) -> None:
+    (field,) = bad
+    arguments = cast(dict[str, Any], {"schema_version": "1.0.0", **bad})
+    with pytest.raises(ValidationError) as raised:
+        await repository.set_version_record(**arguments)
+    assert raised.value.field == field
