@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..core.composite import Bucket, BucketAddress, at
+from ..core.exceptions import StorageUnavailable
 from ..core.ledger import Entry, Ledger
 from ..core.writes import Granted, Outcome, Refused, Write
 from .apportion import suffices
@@ -81,7 +82,11 @@ def _part_milli(
 async def _send(scope: Scope, charge: Charge, part: Entry, write: Write) -> Outcome:
     """Send a write that charges, so that it is known of whatever happens meanwhile."""
     charge.sent = ((write.operation, part),)
-    outcome = await send(scope, part.address, write)
+    try:
+        outcome = await send(scope, part.address, write)
+    except StorageUnavailable as error:
+        charge.give_up(error)
+        raise
     charge.sent = ()
     if isinstance(outcome, Granted):
         charge.entries.append(part)
