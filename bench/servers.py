@@ -30,6 +30,7 @@ CALLER = {
     "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
     "AWS_EC2_METADATA_DISABLED": "true",
     "NO_PROXY": "127.0.0.1",
+    "no_proxy": "127.0.0.1",
 }
 
 
