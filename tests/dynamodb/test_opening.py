@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.servers.chaos import ChaosProxy, service_error
-from tests.servers.processes import Server, free_port
+from tests.servers.chaos import ChaosProxy, closed_door, service_error
+from tests.servers.processes import Server
 from zae_limiter.backends.dynamodb.lifecycle import describe_table
 from zae_limiter.backends.dynamodb.opening import Creation, find_site
 from zae_limiter.backends.dynamodb.store import DynamoStore
@@ -110,9 +110,9 @@ def test_a_region_that_does_not_exist_is_doubted(driver: Runner, dynamodb: Serve
 
 
 def test_an_endpoint_where_nobody_listens_is_named(driver: Runner, dynamodb: Server) -> None:
-    url = f"http://127.0.0.1:{free_port()}"
-    with pytest.raises(StorageUnavailable, match=url.removeprefix("http://")) as raised:
+    with closed_door() as url, pytest.raises(StorageUnavailable) as raised:
         driver.run(open_store(dynamodb, "limits", driver.io, url=url))
+    assert url.removeprefix("http://") in str(raised.value)
     assert "right region" not in str(raised.value)
 
 

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from tests.servers.authority import loopback_tls
-from tests.servers.chaos import ChaosProxy, Hold, Pass, dead_end
-from tests.servers.processes import Server, free_port
+from tests.servers.chaos import ChaosProxy, Hold, Pass, closed_door, dead_end
+from tests.servers.processes import Server
 from zae_limiter.backends.dynamodb.wire import sockets
 from zae_limiter.backends.dynamodb.wire.client import Client
 from zae_limiter.backends.dynamodb.wire.connect import open_client
@@ -187,10 +187,10 @@ def test_every_address_of_a_host_is_tried(
     transport: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with scripted([_EMPTY]) as server:
-        port = int(server.url.rpartition(":")[2])
+    with scripted([_EMPTY]) as server, closed_door() as nobody:
+        closed, port = (int(url.rpartition(":")[2]) for url in (nobody, server.url))
         kind = (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "")
-        found = [(*kind, ("127.0.0.1", free_port())), (*kind, ("127.0.0.1", port))]
+        found = [(*kind, ("127.0.0.1", closed)), (*kind, ("127.0.0.1", port))]
         monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
         client = connect(dynamodb, f"http://two.invalid:{port}", _FEW, transport)
         assert _ask(driver, client) == {}

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.servers.authority import loopback_tls
-from tests.servers.chaos import Answer, ChaosProxy
-from tests.servers.processes import Server, free_port
+from tests.servers.chaos import Answer, ChaosProxy, closed_door
+from tests.servers.processes import Server
 from tests.servers.tunnel import tunnel
 from zae_limiter.core.exceptions import StorageUnavailable
 
@@ -40,9 +40,9 @@ def test_a_proxy_of_the_environment_is_asked_for_the_whole_url(
 def test_hosts_that_need_no_proxy_are_reached_directly(
     dynamodb: Server, driver: Driver, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{free_port()}")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    with ChaosProxy(dynamodb.url, [_ABOVE]) as server:
+    with closed_door() as nobody, ChaosProxy(dynamodb.url, [_ABOVE]) as server:
+        monkeypatch.setenv("HTTP_PROXY", nobody)
         client = connect(dynamodb, server.url)
         assert driver.run(client.call("ListTables", {})) == {}
         driver.run(client.close())
@@ -82,8 +82,9 @@ def test_a_proxy_that_refuses_has_sent_nothing(
 def test_a_proxy_that_is_not_there_was_not_sent_to(
     dynamodb: Server, driver: Driver, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{free_port()}")
-    client = connect(dynamodb, "http://db.invalid")
-    with pytest.raises(StorageUnavailable) as raised:
-        driver.run(client.call("ListTables", {}))
+    with closed_door() as nobody:
+        monkeypatch.setenv("HTTP_PROXY", nobody)
+        client = connect(dynamodb, "http://db.invalid")
+        with pytest.raises(StorageUnavailable) as raised:
+            driver.run(client.call("ListTables", {}))
     assert (raised.value.retryable, raised.value.ambiguous) == (True, False)
