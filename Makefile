@@ -41,7 +41,7 @@ soak: $(READY) ## Let processes and faults loose on a DynamoDB for long (DURATIO
 simulate: $(READY) ## Many more simulated interleavings than `make test` runs (SEEDS=20000)
 	$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),20000)
 
-bench: $(READY) ## Compare with other limiters: a table, and JSON in bench/results
+bench: $(READY) ## Compare with other limiters: tables, and JSON in bench/results
 	$(BIN)/python -m bench
 
 docs: $(READY) ## Run every example in README.md and docs/

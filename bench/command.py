@@ -134,6 +134,20 @@ def _prepare(agendas: Sequence[Agenda]) -> None:
 
 
 def _progress(steps: Sequence[Step]) -> Iterator[Step]:
+    return _bar(steps) if _errors.is_terminal else _lines(steps)
+
+
+def _lines(steps: Sequence[Step]) -> Iterator[Step]:
+    """For a log: a line when a workload begins."""
+    begun: set[str] = set()
+    for number, step in enumerate(steps, 1):
+        if step.workload.name not in begun:
+            click.echo(f"{number} of {len(steps)}: {step.workload.name}", err=True)
+            begun.add(step.workload.name)
+        yield step
+
+
+def _bar(steps: Sequence[Step]) -> Iterator[Step]:
     columns = (
         BarColumn(),
         MofNCompleteColumn(),

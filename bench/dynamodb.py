@@ -13,6 +13,7 @@ from .worker.several import AsyncAdapter, ThreadedAdapter
 
 RESOURCE = "model"
 REGION = "us-east-1"
+# What a call turned out to cost beyond what was taken for it.
 _MORE = {"tokens": 50}
 
 package: Any = zae_limiter
@@ -55,7 +56,7 @@ class Async(AsyncAdapter):
         await self.configure(job)
         self._limiter = package.RateLimiter(repository=self.repository)
         self._takes = takes(job)
-        self.take = self.take_and_adjust if job.adjusts else self.take  # type: ignore[method-assign]
+        self._more = _MORE if job.adjusts else None
 
     async def make_table(self, job: Job) -> None:
         """Opening makes it."""
@@ -73,16 +74,12 @@ class Async(AsyncAdapter):
 
     async def take(self, entity: str) -> bool:
         try:
-            async with self._limiter.acquire(entity, RESOURCE, self._takes):
+            async with self._limiter.acquire(entity, RESOURCE, self._takes) as lease:
+                if self._more:
+                    await lease.adjust(**self._more)
                 return True
         except package.RateLimitExceeded:
             return False
-
-    async def take_and_adjust(self, entity: str) -> bool:
-        """Charge what the call turned out to cost."""
-        async with self._limiter.acquire(entity, RESOURCE, self._takes) as lease:
-            await lease.adjust(**_MORE)
-        return True
 
     async def shut(self) -> None:
         await self.repository.close()

@@ -23,7 +23,8 @@ _SHARED_CAPTION = (
     "Medians of all rounds. CPU: of the client, per acquire. Faster, leaner: how many times as fast"
     " as this row the first of its kind was, and how many times less CPU it took. Calls: round"
     " trips to the server per acquire; units with indexes; $ per million acquires, with a write"
-    " unit for each refused write, as AWS bills it. Both were counted in a measurement of its own."
+    " unit for each refused write, as AWS bills it. Calls, units and dollars were counted"
+    " in measurements of their own."
 )
 _FIGURES = ("per second", "CPU µs", "p50 µs", "p99 µs", "faster", "leaner")
 

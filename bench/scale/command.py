@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -57,6 +58,8 @@ def arithmetic() -> dict[str, str]:
 
 
 def _run(cases: Sequence[Case], seed: int) -> list[Figures]:
+    # Every refund that fails is logged, and at some loads thousands do.
+    logging.getLogger("zae_limiter").setLevel(logging.CRITICAL)
     found = []
     for number, case in enumerate(cases, 1):
         click.echo(f"\r{number} of {len(cases)}", err=True, nl=number == len(cases))

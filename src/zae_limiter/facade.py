@@ -10,10 +10,11 @@ from .core.exceptions import ValidationError
 from .core.models import BackendCapabilities, CacheStats
 from .core.naming import validate_namespace
 from .flows import namespaces
+from .flows.bounded import Bounded
 from .flows.config_cache import ConfigCache
 from .flows.opening import choose_namespace, choose_stack, choose_url
 from .flows.refusals import DEFAULT_TTL_SECONDS, Refusals
-from .flows.scope import DEFAULT_TTL_MULTIPLIER, Scope
+from .flows.scope import DEFAULT_TTL_MULTIPLIER, MAX_IMAGES, Images, Scope
 from .ports.io import Io
 from .ports.repository_protocol import NamespaceRecord, RepositoryProtocol
 
@@ -198,6 +199,7 @@ def _first_scope(
         io,
         record.namespace_id,
         ConfigCache(options.config_cache_ttl),
+        images=_images(store),
         refusals=Refusals(options.writing.refusal_cache_ttl),
         coalesces=options.writing.coalesce,
         linger_s=options.writing.linger_ms / 1000,
@@ -206,3 +208,9 @@ def _first_scope(
         region=options.url.region,
         endpoint_url=options.url.endpoint_url,
     )
+
+
+def _images(store: RepositoryProtocol) -> Images:
+    from .backends.memory import MemoryStore
+
+    return store.images if isinstance(store, MemoryStore) else Bounded(MAX_IMAGES)

@@ -31,7 +31,7 @@ def command(*arguments: str) -> list[str]:
 
 def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command(*arguments), cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+        command(*arguments), cwd=ROOT, capture_output=True, text=True, timeout=600, check=False
     )
 
 
@@ -39,6 +39,8 @@ def quick_run(path: Path, names: Sequence[str], rounds: int) -> tuple[str, dict[
     only = [argument for name in names for argument in ("--only", name)]
     done = bench("--quick", *only, "--rounds", str(rounds), "--json", str(path))
     assert done.returncode == 0, done.stderr
+    begun = [line.partition(": ")[2] for line in done.stderr.splitlines()]
+    assert begun == list(dict.fromkeys(name.partition("/")[0] for name in names))
     results: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return done.stdout, results
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from ..core.composite import Bucket, BucketAddress
 from ..core.writes import Absent, Outcome
@@ -16,6 +18,21 @@ from .turnstile import Turnstiles
 
 DEFAULT_TTL_MULTIPLIER = 7
 MAX_IMAGES = 10_000
+
+
+class Images(Protocol):
+    """Buckets as they were last seen. `Bounded` is one; a store that is in this process can
+    show them as they are."""
+
+    @property
+    def get(self) -> Callable[[BucketAddress], Bucket | None]:
+        """The bucket at an address, if one was seen there."""
+
+    def put(self, address: BucketAddress, bucket: Bucket, /) -> None:
+        """It looks like this now."""
+
+    def discard(self, address: BucketAddress, /) -> None:
+        """There is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +50,7 @@ class Scope:
     namespace_id: str
     cache: ConfigCache = field(default_factory=ConfigCache)
     turnstiles: Turnstiles = field(default_factory=Turnstiles)
-    images: Bounded[BucketAddress, Bucket] = field(default_factory=lambda: Bounded(MAX_IMAGES))
+    images: Images = field(default_factory=lambda: Bounded[BucketAddress, Bucket](MAX_IMAGES))
     shard_counts: Bounded[BucketAddress, int] = field(default_factory=lambda: Bounded(MAX_IMAGES))
     refusals: Refusals = field(default_factory=lambda: Refusals(ttl_seconds=0))
     lanes: Lanes = field(default_factory=Lanes)

@@ -18,6 +18,7 @@ from .audit import MemoryAudit
 from .buckets import MemoryBuckets
 from .configs import MemoryConfigs
 from .entities import MemoryEntities
+from .images import MemoryImages
 from .namespaces import MemoryNamespaces
 from .tables import Tables
 from .usage import MemoryUsage
@@ -36,6 +37,7 @@ class MemoryStore:
         lock = threading.RLock()
         free_in_child(lock)
         tables = Tables(lock)
+        self.images = MemoryImages(tables)
         self.buckets = MemoryBuckets(tables, apply)
         self.configs = MemoryConfigs(tables)
         self.entities = MemoryEntities(tables)
