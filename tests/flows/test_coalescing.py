@@ -192,18 +192,43 @@ async def test_nobody_is_refused_for_the_sake_of_one_who_is_refused_in_the_end(
     """Of 10 left, 8 would fit and 5 then not; but another process takes 5 meanwhile."""
     async with crowd(driver, url, [SMALL], refusal_cache_ttl=0) as it:
         await take(it.limiter, rpm=50)
-        other, refusals = it.other(), 0
+        other, writes = it.other(), 0
 
         async def snatch(address: BucketAddress, write: Write) -> None:
-            nonlocal refusals
-            refusals += 1
-            if refusals == 2:
+            nonlocal writes
+            writes += 1
+            if writes == 1:
                 await take(other, rpm=5)
 
         it.buckets.after = snatch
         admitted = await it.meet(*(take(it.limiter, rpm=n) for n in (0, 8, 5)))
         assert admitted == [True, False, True]
         assert await it.tokens() == 0
+
+
+async def test_those_who_will_not_fit_are_not_sent_along(driver: Driver, url: str) -> None:
+    async with crowd(driver, url, [SMALL], refusal_cache_ttl=0) as it:
+        await take(it.limiter, rpm=50)
+        it.buckets.writes.clear()
+        admitted = await it.meet(*(take(it.limiter, rpm=n) for n in (0, 8, 5, 2, 1)))
+        assert admitted == [True, True, False, True, False]
+        assert it.buckets.written() == 2
+
+
+async def test_what_is_gained_while_some_fly_is_not_for_those_they_left_behind(
+    driver: Driver, url: str
+) -> None:
+    """Else nobody would be refused a limit that gains something with every round trip."""
+    async with crowd(driver, url, [SMALL], refusal_cache_ttl=0) as it:
+        await take(it.limiter, rpm=60)
+        it.clock.advance(5)
+
+        async def pass_time(address: BucketAddress, write: Write) -> None:
+            it.clock.advance(1)
+
+        it.buckets.after = pass_time
+        admitted = await it.meet(*(take(it.limiter, rpm=n) for n in (0, *[1] * 9)))
+        assert admitted == [True] * 7 + [False] * 3
 
 
 async def test_corrections_that_meet_go_together(driver: Driver, url: str) -> None:

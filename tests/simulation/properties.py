@@ -359,7 +359,8 @@ def _linger_ms(scenario: Scenario) -> int:
 
 
 def check_refusals(world: World) -> None:
-    """4.5: who is refused at once was short at some level at some moment of the call."""
+    """4.5: who is refused at once would have been short at some level when the call came, if
+    what happened at some moment of the call had happened before."""
     scenario = world.scenario
     if not scenario.is_punctual or scenario.changes_limits or scenario.expiries:
         return
@@ -378,18 +379,18 @@ def _was_short(
     limits = LimitSet.of(world.scenario.limits.get(entity_id, world.scenario.defaults))
     takes_milli = {n: a * MILLI for n, a in story.consume.items() if n in limits.by_name}
     history = histories.get(BucketAddress(NAMESPACE, entity_id, RESOURCE), [])
+    since_ms = story.began_ms - world.scenario.refusal_ttl_s * 1000
     return any(
-        not judge_shards([at(item, limits, ms) for item in items], takes_milli).fits
-        for ms, items in _moments(story, limits, history, world.scenario.refusal_ttl_s * 1000)
+        not judge_shards([at(item, limits, since_ms) for item in items], takes_milli).fits
+        for items in _moments(story, limits, history, since_ms)
     )
 
 
 def _moments(
-    story: Story, limits: LimitSet, history: list[Applied], remembered_ms: int
-) -> Iterator[tuple[int, list[Bucket]]]:
-    """All items of a bucket as they were when the call began, or some time before it, and
-    after each change of them until it was decided."""
-    since_ms = story.began_ms - remembered_ms
+    story: Story, limits: LimitSet, history: list[Applied], since_ms: int
+) -> Iterator[list[Bucket]]:
+    """All items of a bucket as they were at some time, and after each change of them until the
+    call was decided."""
     items = {0: full_bucket(limits, since_ms)}
     later = []
     for _, together in groupby(history, key=lambda applied: applied.step):
@@ -398,7 +399,7 @@ def _moments(
             items |= {part.address.shard: part.after for part in parts}
         elif parts[0].at_ms <= story.decided_ms:
             later.append(parts)
-    yield since_ms, list(items.values())
+    yield list(items.values())
     for parts in later:
         items |= {part.address.shard: part.after for part in parts}
-        yield parts[0].at_ms, list(items.values())
+        yield list(items.values())

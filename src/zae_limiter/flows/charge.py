@@ -33,6 +33,9 @@ class Charge:
     `operation`: the id of whatever is written for it to the item at its address.
     `sent`: charges by operation whose outcome is not known yet, or will never be.
     `entries`: what was taken, and where. `shards`: the items as they were left.
+    `begun_ms`: when the request came. It is judged as of then: what is gained while it is being
+    dealt with is for those who come later, or nobody would ever be refused a limit that gains
+    something with every round trip.
     `is_joint`: the sum of several charges, which may differ in what they want of other limits.
     """
 
@@ -46,6 +49,7 @@ class Charge:
     entries: list[Entry] = field(default_factory=list)
     shards: Sequence[Bucket] = ()
     is_joint: bool = False
+    begun_ms: int = 0
 
     @property
     def limits(self) -> LimitSet:

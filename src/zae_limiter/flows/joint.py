@@ -57,7 +57,8 @@ async def _take_together(
     scope: Scope, riders: Sequence[Rider], speculative: bool, take_here: TakeHere
 ) -> None:
     waiting = [(rider, rider.load) for rider in riders if isinstance(rider.load, Charge)]
-    flying: Group = waiting
+    flying = _likely(scope, waiting)
+    boarded_ms = scope.io.now_ms()
     for _ in range(_MAX_FLIGHTS):
         try:
             outcome = await _fly(scope, flying, speculative, take_here)
@@ -65,12 +66,12 @@ async def _take_together(
             break
         if isinstance(outcome, Taken):
             waiting = [(rider, charge) for rider, charge in waiting if rider.outcome is None]
-        # Nobody is refused before the item, as it now is, has been seen to be short for it.
-        now = _left(outcome, scope.io.now_ms())
-        flying = _fitting(waiting, now)
+        # Nobody is refused before the item has been seen to be short for it, since it came.
+        left = _left(outcome, boarded_ms)
+        flying = _fitting(waiting, left)
         if not flying:
             for rider, charge in waiting:
-                rider.outcome = shortage(charge, [now])
+                rider.outcome = shortage(charge, [left])
             return
     for rider, charge in waiting:
         try:
@@ -78,6 +79,16 @@ async def _take_together(
         except ValidationError as error:
             # It asks for a limit that is gone, which concerns none of the others.
             rider.outcome = error
+
+
+def _likely(scope: Scope, waiting: Group) -> Group:
+    """Who to begin with: those for whom the item had enough when it was last seen, or all of
+    them if that says nothing."""
+    _, first = waiting[0]
+    image = scope.images.get(first.address)
+    if image is None or image.fingerprint != first.limits.fingerprint:
+        return waiting
+    return _fitting(waiting, refill(image, scope.io.now_ms())) or waiting
 
 
 async def _fly(
@@ -100,10 +111,10 @@ async def _fly(
     return outcome
 
 
-def _left(outcome: Taken | Shortage, now_ms: int) -> Bucket:
-    """The item, up to date, as a flight found or left it."""
+def _left(outcome: Taken | Shortage, at_ms: int) -> Bucket:
+    """The item as a flight found or left it, as of some time."""
     shards = outcome.charge.shards if isinstance(outcome, Taken) else outcome.shards
-    return refill(shards[0], now_ms)
+    return refill(shards[0], at_ms)
 
 
 def _fitting(group: Group, now: Bucket) -> Group:
@@ -134,6 +145,7 @@ def _joint(charges: Sequence[Charge]) -> Charge:
         is_leaf=False,
         overridden=all(charge.overridden for charge in charges),
         is_joint=True,
+        begun_ms=max(charge.begun_ms for charge in charges),
     )
 
 

@@ -41,6 +41,7 @@ class Scope:
 
     `images`: buckets as they were last seen here, to plan the next write from.
     `shard_counts`: into how many items a bucket has been split, where more than one.
+    `preferred_shards`: which item of a bucket that was split this process keeps to.
     `lanes`: who is writing to which item. `coalesces`: writes that meet there go together.
     `linger_s`: how long a write waits for others that may come.
     """
@@ -52,6 +53,9 @@ class Scope:
     turnstiles: Turnstiles = field(default_factory=Turnstiles)
     images: Images = field(default_factory=lambda: Bounded[BucketAddress, Bucket](MAX_IMAGES))
     shard_counts: Bounded[BucketAddress, int] = field(default_factory=lambda: Bounded(MAX_IMAGES))
+    preferred_shards: Bounded[BucketAddress, int] = field(
+        default_factory=lambda: Bounded(MAX_IMAGES)
+    )
     refusals: Refusals = field(default_factory=lambda: Refusals(ttl_seconds=0))
     lanes: Lanes = field(default_factory=Lanes)
     coalesces: bool = False

@@ -22,9 +22,21 @@ Items = Mapping[BucketAddress, Bucket]
 
 
 def draw(scope: Scope, home: BucketAddress) -> BucketAddress:
-    """One of the items that the bucket is known to have, at random."""
+    """The item that this process keeps to, of those that the bucket is known to have. So its own
+    writes meet, and those of others seldom."""
     count = scope.shard_count(home)
-    return home if count == 1 else home._replace(shard=scope.io.entropy() % count)
+    if count == 1:
+        return home
+    preferred = scope.preferred_shards.get(home.home)
+    if preferred is None:
+        preferred = scope.io.entropy() % MAX_SHARDS
+        scope.preferred_shards.put(home.home, preferred)
+    return home._replace(shard=preferred % count)
+
+
+def prefer(scope: Scope, address: BucketAddress) -> None:
+    """Keep to this item from now on."""
+    scope.preferred_shards.put(address.home, address.shard)
 
 
 def others(scope: Scope, address: BucketAddress, how_many: int) -> list[BucketAddress]:

@@ -22,7 +22,7 @@ from .joint import take_joined
 from .resolve import resolve_afresh
 from .scope import Scope
 from .send import send
-from .shards import draw, make_shard, others, split_shard
+from .shards import draw, make_shard, others, prefer, split_shard
 from .step_back import step_back
 from .withdraw import withdraw
 
@@ -35,6 +35,7 @@ _OTHER_SHARDS = 2
 async def take(scope: Scope, charge: Charge, *, speculative: bool = True) -> Taken | Shortage:
     """Charge the bucket, in one call when the item that is drawn has the balance."""
     corrections = scope.refusals.corrections
+    charge.begun_ms = scope.io.now_ms()
     outcome = await _take_anywhere(scope, charge, speculative)
     if isinstance(outcome, Shortage):
         scope.refusals.keep(outcome, scope.io.now_ms(), corrections)
@@ -69,6 +70,7 @@ async def _take_drawn(scope: Scope, charge: Charge, speculative: bool) -> Taken 
         charge.address = address
         outcome = await take_joined(scope, charge, speculative, _take_here)
         if isinstance(outcome, Taken):
+            prefer(scope, address)
             break
     return outcome
 
@@ -104,8 +106,10 @@ async def _take_here(scope: Scope, charge: Charge, speculative: bool) -> Taken |
 
 
 async def _make_room(scope: Scope, charge: Charge, outcome: Refused, lost: int) -> Refused | Absent:
-    """Too many want this item at once: spread it if that is possible, else step back a while."""
-    if charge.intent.metered and outcome.bucket.shard_count < MAX_SHARDS:
+    """Too many want this item at once: step back a while and, if that does not help, spread it if
+    that is possible."""
+    may_spread = charge.intent.metered and outcome.bucket.shard_count < MAX_SHARDS
+    if may_spread and lost >= _PATIENCE:
         return await _spread(scope, charge, outcome.bucket)
     await step_back(scope, lost)
     return await _look(scope, charge)
@@ -143,7 +147,9 @@ async def _plan(
     io, bucket = scope.io, outcome.bucket
     if bucket.fingerprint != charge.limits.fingerprint:
         await _adopt(scope, charge)
-    decided = plan(charge.intent, bucket, charge.operation, io.now_ms())
+    decided = plan(charge.intent, bucket, charge.operation, charge.begun_ms)
+    if not isinstance(decided, Short):
+        decided = plan(charge.intent, bucket, charge.operation, io.now_ms())
     match decided:
         case Short():
             if bucket.fingerprint != charge.limits.fingerprint:
