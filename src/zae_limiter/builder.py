@@ -56,6 +56,14 @@ class _BuilderBase:
         """`wire` or `botocore`."""
         return self._with(transport=name)
 
+    def connect_timeout(self, seconds: float) -> Self:
+        """How long a connection to DynamoDB is waited for."""
+        return self._with(connect_timeout=seconds)
+
+    def read_timeout(self, seconds: float) -> Self:
+        """How long each answer of DynamoDB is waited for."""
+        return self._with(read_timeout=seconds)
+
     def namespace(self, name: str) -> Self:
         """The namespace, which must be registered; `default` always is."""
         self._choices.namespace = validate_namespace(name)

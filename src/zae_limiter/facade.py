@@ -69,6 +69,8 @@ def open_options(
     endpoint_url: str | None = None,
     create_table: bool = False,
     transport: str | None = None,
+    connect_timeout: float | None = None,
+    read_timeout: float | None = None,
     writing: Writing | None = None,
 ) -> OpenOptions:
     """Arguments and environment, checked before any I/O."""
@@ -80,7 +82,7 @@ def open_options(
     if chosen is None:
         chosen = dynamodb_url(choose_stack(stack, os.environ), region, endpoint_url)
     return OpenOptions(
-        parse_url(chosen),
+        parse_url(chosen).with_timeouts(connect_timeout, read_timeout),
         validate_namespace(choose_namespace(namespace, os.environ)),
         config_cache_ttl,
         bucket_ttl_multiplier,

@@ -47,6 +47,8 @@ class Repository(Records, RepositoryBase):
         endpoint_url: str | None = None,
         create: bool = False,
         transport: str | None = None,
+        connect_timeout: float | None = None,
+        read_timeout: float | None = None,
         config_cache_ttl: float = 60,
         bucket_ttl_multiplier: int = DEFAULT_TTL_MULTIPLIER,
         coalesce: bool = True,
@@ -59,6 +61,8 @@ class Repository(Records, RepositoryBase):
         Without a URL it is the DynamoDB table of a stack (or `ZAEL_STACK`, or `zae-limiter`).
         A missing table is made only with `create=True`, or where the endpoint is not AWS
         itself. `transport` is "wire" or "botocore", for those who patch or trace botocore.
+        `connect_timeout` (2) and `read_timeout` (4) are how many seconds DynamoDB is waited for;
+        a URL can say so, too.
 
         With `coalesce`, writes of this process that meet at a bucket go together; `linger_ms`
         makes a write wait for company. A refusal is remembered for `refusal_cache_ttl` seconds.
@@ -73,6 +77,8 @@ class Repository(Records, RepositoryBase):
             endpoint_url=endpoint_url,
             create_table=create,
             transport=transport,
+            connect_timeout=connect_timeout,
+            read_timeout=read_timeout,
             writing=Writing(coalesce, linger_ms, refusal_cache_ttl),
         )
         io = AsyncioIo(clock, parallel_helps=not options.url.is_embedded)
@@ -89,6 +95,8 @@ class Repository(Records, RepositoryBase):
         region: str | None = None,
         endpoint_url: str | None = None,
         transport: str | None = None,
+        connect_timeout: float | None = None,
+        read_timeout: float | None = None,
         config_cache_ttl: float = 60,
         bucket_ttl_multiplier: int = DEFAULT_TTL_MULTIPLIER,
         coalesce: bool = True,
@@ -106,6 +114,8 @@ class Repository(Records, RepositoryBase):
             region=region,
             endpoint_url=endpoint_url,
             transport=transport,
+            connect_timeout=connect_timeout,
+            read_timeout=read_timeout,
             writing=Writing(coalesce, linger_ms, refusal_cache_ttl),
         )
         io = AsyncioIo(clock, parallel_helps=not options.url.is_embedded)

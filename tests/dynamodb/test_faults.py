@@ -7,7 +7,8 @@ import asyncio
 import itertools
 import logging
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -35,12 +36,10 @@ from zae_limiter import (
     RateLimiter,
     RateLimiterUnavailable,
     Repository,
-    SyncRateLimiter,
-    SyncRepository,
 )
-from zae_limiter.backends.dynamodb.wire.edge import Limits
 from zae_limiter.backends.urls import dynamodb_url
 from zae_limiter.core.composite import BucketAddress
+from zae_limiter.core.exceptions import StorageUnavailable
 from zae_limiter.flows.shards import make_shard, read_all
 from zae_limiter.testing import ManualClock
 
@@ -346,54 +345,77 @@ async def test_the_stored_mode_counts_where_the_call_has_none(
             assert lease.degraded
 
 
-@pytest.fixture
-def short_patience(monkeypatch: pytest.MonkeyPatch) -> float:
-    """How long an answer is waited for, in seconds."""
-    monkeypatch.setattr(Limits.__init__, "__defaults__", (1.0, 1.0, 100))
-    assert Limits().read_timeout_s == 1.0
-    return 1.0
+# Longer than what is repeated because it failed quickly.
+READ_TIMEOUT_S = 1.1
 
 
-def test_nothing_hangs_longer_than_three_calls_may_take(
-    short_patience: float, proxy: ChaosProxy, table: OwnTable
+async def test_against_a_silent_server_a_write_is_waited_for_and_once_asked_after(
+    facade: Driver, proxy: ChaosProxy, table: OwnTable
 ) -> None:
-    """A server that takes requests and never answers: the write, what became of it, and once
-    more before it is given up."""
-    never = threading.Event()
-    with SyncRepository.open(url=url_through(proxy, table)) as repository:
-        repository.set_system_defaults([LIMIT])
-        limiter = SyncRateLimiter(repository)
-        with limiter.acquire("key", "gpt-4", {"rpm": 1}):
+    url = url_through(proxy, table)
+    async with await open_repository(facade, url=url, read_timeout=READ_TIMEOUT_S) as repository:
+        await repository.set_system_defaults([LIMIT])
+        await repository.create_entity("org")
+        await repository.create_entity("child", parent_id="org", cascade=True)
+        limiter = limiter_on(repository)
+        for entity_id in ("key", "child"):
+            async with limiter.acquire(entity_id, "gpt-4", {"rpm": 1}):
+                pass
+        with silence(proxy):
+            assert await asked_for(proxy, limiter, "key") == ["UpdateItem", "BatchGetItem"]
+            of_both = await asked_for(proxy, limiter, "child")
+            assert sorted(of_both) == ["BatchGetItem"] * 2 + ["UpdateItem"] * 2
+            assert await asked_for(proxy, limiter, "new") == ["BatchGetItem"]
+            assert not await limiter.is_available(timeout=0.1)
+
+
+@contextmanager
+def silence(proxy: ChaosProxy) -> Iterator[None]:
+    """Requests are taken, and none is answered."""
+    over = threading.Event()
+    proxy.use(itertools.repeat(Hold(over)))
+    try:
+        yield
+    finally:
+        proxy.use(())
+        over.set()
+
+
+async def asked_for(proxy: ChaosProxy, limiter: RateLimiter, entity_id: str) -> list[str]:
+    """What an acquire that cannot succeed asks of the server."""
+    proxy.requests.clear()
+    with pytest.raises(RateLimiterUnavailable):
+        async with limiter.acquire(entity_id, "gpt-4", {"rpm": 1}):
             pass
-        proxy.requests.clear()
-        proxy.use(itertools.repeat(Hold(never)))
-        with pytest.raises(RateLimiterUnavailable):
-            limiter.acquire("key", "gpt-4", {"rpm": 1}).__enter__()
-        asked = [request.operation for request, _ in proxy.requests]
-        assert asked[0] == "UpdateItem"
-        assert len(asked) <= 3
-        proxy.requests.clear()
-        with pytest.raises(RateLimiterUnavailable):
-            limiter.acquire("new", "gpt-4", {"rpm": 1}).__enter__()
-        assert len(proxy.requests) == 1
-        assert not limiter.is_available(timeout=0.1)
-        never.set()
+    return [request.operation for request, _ in proxy.requests]
+
+
+@pytest.mark.parametrize("transport", ["wire", "botocore"])
+async def test_a_timeout_is_the_one_that_was_asked_for(
+    facade: Driver, transport: str, proxy: ChaosProxy, table: OwnTable
+) -> None:
+    """Both ways to ask for it, by a server that answers later than the one and before the other."""
+    url = url_through(proxy, table)
+    patient = f"{url}&read_timeout=60"
+    proxy.use(itertools.repeat(Delay(0.3)))
+    with pytest.raises(StorageUnavailable):
+        await open_repository(facade, url=patient, transport=transport, read_timeout=0.1)
+    async with await open_repository(facade, url=patient, transport=transport) as repository:
+        assert await repository.ping()
+        proxy.use(())
 
 
 async def test_a_task_that_is_cancelled_while_nobody_answers_ends(
-    short_patience: float, proxy: ChaosProxy, table: OwnTable
+    proxy: ChaosProxy, table: OwnTable
 ) -> None:
-    never = threading.Event()
-    async with await Repository.open(url=url_through(proxy, table)) as repository:
+    url = url_through(proxy, table)
+    async with await Repository.open(url=url, read_timeout=READ_TIMEOUT_S) as repository:
         limiter = RateLimiter(repository, default_limits=[LIMIT])
         async with limiter.acquire("key", "gpt-4", {"rpm": 1}):
             pass
         proxy.requests.clear()
-        proxy.use(itertools.repeat(Hold(never)))
-        with pytest.raises(TimeoutError):
+        with silence(proxy), pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1), limiter.acquire("key", "gpt-4", {"rpm": 1}):
                 pass
         assert len(proxy.requests) <= 3
-        never.set()
-        proxy.use(())
         assert (await balance(repository, "key"))["rpm"] in (98_000, 99_000)

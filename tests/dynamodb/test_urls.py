@@ -30,6 +30,8 @@ def test_the_documented_forms() -> None:
     text = "dynamodb://us-east-1/my-stack?endpoint_url=http%3A%2F%2Flocalhost%3A8000"
     assert parse_url(text).endpoint_url == "http://localhost:8000"
     assert parse_url("dynamodb:///my-stack").region is None
+    patient = parse_url("dynamodb:///my-stack?connect_timeout=0.5&read_timeout=2")
+    assert (patient.connect_timeout, patient.read_timeout) == (0.5, 2)
     assert parse_url("sqlite:///limits.db").name == "sqlite:///limits.db"
 
 
@@ -40,6 +42,12 @@ def test_the_documented_forms() -> None:
         ("dynamodb://us-east-1/", "url"),
         ("dynamodb://us-east-1/my-stack?endpoint=x", "url"),
         ("dynamodb://us-east-1/my-stack?endpoint_url=x&endpoint_url=y", "url"),
+        ("dynamodb://us-east-1/my-stack?read_timeout=1&read_timeout=1", "url"),
+        ("dynamodb://us-east-1/my-stack?read_timeout=soon", "read_timeout"),
+        ("dynamodb://us-east-1/my-stack?read_timeout=", "read_timeout"),
+        ("dynamodb://us-east-1/my-stack?read_timeout=0", "read_timeout"),
+        ("dynamodb://us-east-1/my-stack?connect_timeout=nan", "connect_timeout"),
+        ("dynamodb://us-east-1/my-stack?connect_timeout=301", "connect_timeout"),
         ("dynamodb://us-east-1/my-stack#part", "url"),
         ("dynamodb://US_EAST/my-stack", "region"),
         ("dynamodb://user@us-east-1/my-stack", "region"),
@@ -116,6 +124,9 @@ def test_arguments_come_before_the_environment(
         ({"url": None, "region": "x"}, {"ZAEL_URL": "memory://"}, "region", "named by ZAEL_URL"),
         ({"url": None, "region": "x y"}, {}, "region", "must be like us-east-1"),
         ({"url": None, "stack": "a_b"}, {}, "name", "underscores"),
+        ({"url": None, "read_timeout": 0}, {}, "read_timeout", "above 0"),
+        ({"url": None, "read_timeout": True}, {}, "read_timeout", "number of seconds"),
+        ({"url": "memory://", "connect_timeout": "1"}, {}, "connect_timeout", "number of seconds"),
         ({"url": None, "stack": 5}, {}, "stack", "must be a string, not int"),
         ({"url": None, "endpoint_url": 5}, {}, "endpoint_url", "must be a string, not int"),
     ],
@@ -134,3 +145,9 @@ def test_what_contradicts_or_cannot_be_is_refused(
     with pytest.raises(ValidationError, match=reason) as raised:
         open_options(None, options.pop("url"), **options)  # type: ignore[arg-type]
     assert raised.value.field == field
+
+
+def test_timeouts_that_are_given_come_before_those_of_the_url() -> None:
+    url = "dynamodb:///my-stack?connect_timeout=1&read_timeout=2"
+    found = open_options(None, url, read_timeout=0.25).url
+    assert (found.connect_timeout, found.read_timeout) == (1, 0.25)

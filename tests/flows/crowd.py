@@ -262,7 +262,7 @@ async def crowd(
         await made.limiter.set_system_defaults(list(limits))
     try:
         yield made
-        assert not made.scope.lanes._lines, "a lane was left behind"
+        assert not made.scope.lanes._owners, "a lane was left behind"
     finally:
         buckets.gate.open()
         await asyncio.wait([*made.calls, asyncio.ensure_future(asyncio.sleep(0))], timeout=10)

@@ -68,8 +68,8 @@ class Scene:
 
     def in_line(self) -> int:
         """How many wait for the item or write to it."""
-        line = self.repository.scope.lanes._lines.get(self.home)
-        return 0 if line is None else len(line) + 1
+        lanes = self.repository.scope.lanes
+        return len(lanes._lines.get(self.home, ())) + (self.home in lanes._owners)
 
     def close_gates(self) -> None:
         self.buckets.gate.close()

@@ -204,7 +204,7 @@ async def test_event_loops_of_several_threads_share_flights(
         state = await repository.get_bucket("key-1", "gpt-4", "rpm")
         assert state is not None
         assert state.total_consumed_milli == 4 * 10 * 20 * 1000
-        assert not repository.scope.lanes._lines
+        assert not repository.scope.lanes._owners
         assert loops, "no flight had riders of another loop"
 
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 
 from ..core.exceptions import ValidationError
 from ..core.naming import validate_stack_name
 from ..ports.io import Io
 from ..ports.repository_protocol import RepositoryProtocol
+
+if TYPE_CHECKING:
+    from .dynamodb.wire.edge import Limits
 
 Scheme = Literal["memory", "sqlite", "dynamodb"]
 _FORMS = (
@@ -29,6 +33,16 @@ class StoreUrl:
     path: str = ""
     region: str | None = None
     endpoint_url: str | None = None
+    connect_timeout: float | None = None
+    read_timeout: float | None = None
+
+    def with_timeouts(self, connect: float | None, read: float | None) -> StoreUrl:
+        """The same store, with the timeouts that are given, in seconds, in place of its own."""
+        return replace(
+            self,
+            connect_timeout=_timeout("connect_timeout", connect) or self.connect_timeout,
+            read_timeout=_timeout("read_timeout", read) or self.read_timeout,
+        )
 
     @property
     def is_embedded(self) -> bool:
@@ -77,11 +91,33 @@ def _dynamodb(text: str, parts: SplitResult) -> StoreUrl:
     if region and not _REGION.fullmatch(region):
         raise ValidationError("region", region, "must be like us-east-1")
     query = parse_qsl(parts.query, keep_blank_values=True)
-    if parts.fragment or [name for name, _ in query] not in ([], ["endpoint_url"]):
-        raise ValidationError("url", text, "takes one query, endpoint_url, and no fragment")
+    options = dict(query)
+    if parts.fragment or len(options) < len(query) or not options.keys() <= _OPTIONS:
+        known = ", ".join(sorted(_OPTIONS))
+        raise ValidationError("url", text, f"takes each of {known} once, and no fragment")
     stack = validate_stack_name(unquote(parts.path[1:]))
-    endpoint_url = query[0][1] if query else ""
-    return StoreUrl(text, "dynamodb", stack, region or None, endpoint_url or None)
+    endpoint_url = options.get("endpoint_url") or None
+    found = StoreUrl(text, "dynamodb", stack, region or None, endpoint_url)
+    return found.with_timeouts(*(_seconds(options, name) for name in _TIMEOUTS))
+
+
+_TIMEOUTS = ("connect_timeout", "read_timeout")
+_OPTIONS = {"endpoint_url", *_TIMEOUTS}
+
+
+def _seconds(options: Mapping[str, str], name: str) -> float | None:
+    try:
+        return float(options[name]) if name in options else None
+    except ValueError as error:
+        raise ValidationError(name, options[name], "must be a number of seconds") from error
+
+
+def _timeout(field: str, value: object) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 300:
+        raise ValidationError(field, value, "must be a number of seconds above 0, at most 300")
+    return value
 
 
 async def open_store(
@@ -115,5 +151,15 @@ async def open_store(
         region=url.region,
         endpoint_url=url.endpoint_url,
         transport=transport,
+        limits=_limits(url),
         create=("always" if create_table else "elsewhere") if create else "never",
+    )
+
+
+def _limits(url: StoreUrl) -> Limits:
+    from .dynamodb.wire.edge import Limits
+
+    usual = Limits()
+    return Limits(
+        url.connect_timeout or usual.connect_timeout_s, url.read_timeout or usual.read_timeout_s
     )

@@ -60,6 +60,7 @@ async def _send(
     try:
         outcomes = await send_all(scope, writes)
     except StorageUnavailable as error:
+        charge.give_up(error)
         if error.ambiguous or not error.retryable:
             raise
         # Others wrote to one of the items at the very same time: that is no outage yet.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..core.composite import Bucket, BucketAddress, at, full_bucket, stamp
 from ..core.composite import take as taken_from
-from ..core.exceptions import ValidationError
+from ..core.exceptions import StorageUnavailable, ValidationError
 from ..core.judge import judge_shards, statuses
 from ..core.ledger import Entry
 from ..core.limit import LimitSet
@@ -56,6 +56,12 @@ class Charge:
         charged_milli = dict(takes_milli)
         charged_milli.pop(WCU, None)
         return Entry(address, frozenset(self.intent.limits.by_name), charged_milli, acquires)
+
+    def give_up(self, error: StorageUnavailable) -> None:
+        """A write failed. What could be found out about it has been (`send`), unless the store
+        said that it is useless to try again: what is still in doubt stays charged."""
+        if error.retryable or not error.ambiguous:
+            self.sent = ()
 
 
 class LimitsDiffer(Exception):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..core.composite import Bucket, BucketAddress, at
+from ..core.exceptions import StorageUnavailable
 from ..core.ledger import Entry, Ledger
 from ..core.writes import Granted, Outcome, Refused, Write
 from .apportion import suffices
@@ -16,7 +17,7 @@ from .settle import refund
 from .step_back import step_back
 
 # Each lost race means that another client won it; a bound keeps it finite.
-_MAX_ATTEMPTS = 32
+_MAX_ATTEMPTS = 16
 
 
 async def take_in_turn(scope: Scope, charge: Charge, found: Items) -> bool:
@@ -81,7 +82,11 @@ def _part_milli(
 async def _send(scope: Scope, charge: Charge, part: Entry, write: Write) -> Outcome:
     """Send a write that charges, so that it is known of whatever happens meanwhile."""
     charge.sent = ((write.operation, part),)
-    outcome = await send(scope, part.address, write)
+    try:
+        outcome = await send(scope, part.address, write)
+    except StorageUnavailable as error:
+        charge.give_up(error)
+        raise
     charge.sent = ()
     if isinstance(outcome, Granted):
         charge.entries.append(part)

@@ -11,6 +11,7 @@ whatever happens, and leaves again if an interrupt came in the midst of leaving.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -38,11 +39,15 @@ class Corrected:
 
 @dataclass(slots=True, eq=False)
 class Rider:
-    """Someone who waits for a flight. `outcome` is None until it has ended."""
+    """Someone who waits for a flight. `outcome` is None until it has ended.
+
+    `is_called`: it has heard, or never had to, that it is the pilot.
+    """
 
     signal: Signal
     load: Charge | Correction
     is_pilot: bool = False
+    is_called: bool = False
     has_boarded: bool = False
     outcome: Taken | Shortage | Corrected | BaseException | None = None
 
@@ -52,13 +57,17 @@ class Rider:
         return self.is_pilot or self.outcome is not None
 
 
+_NOBODY: OrderedDict[int, Rider] = OrderedDict()
+
+
 class Lanes:
     """The lanes in use, who flies in them and who waits. Any number of threads and tasks may
     share one."""
 
     def __init__(self) -> None:
         self._owners: dict[BucketAddress, object] = {}
-        self._lines: dict[BucketAddress, list[Rider]] = {}
+        # By identity and in order, only where someone waits: one of very many leaves at once.
+        self._lines: dict[BucketAddress, OrderedDict[int, Rider]] = {}
         self._lock = new_lock()
         forget_in_child(self)
 
@@ -67,66 +76,64 @@ class Lanes:
         with self._lock:
             if address in self._owners:
                 return False
-            self._take(address, owner)
+            self._owners[address] = owner
             return True
-
-    def _take(self, address: BucketAddress, owner: object) -> None:
-        self._lines[address] = []
-        self._owners[address] = owner
 
     def join(self, address: BucketAddress, rider: Rider) -> None:
         """Stand in line, or take the lane as pilot if it has come free meanwhile."""
         with self._lock:
-            line = self._lines.get(address)
-            if line is None:
-                self._take(address, rider)
-                rider.is_pilot = True
-            elif len(line) < MAX_WAITING or isinstance(rider.load, Correction):
+            if address not in self._owners:
+                self._owners[address] = rider
+                rider.is_pilot = rider.is_called = True
+                return
+            line = self._lines.setdefault(address, OrderedDict())
+            if len(line) >= MAX_WAITING and not isinstance(rider.load, Correction):
                 # Corrections are as many as there are leases; turned away, tokens would be lost.
-                line.append(rider)
-            else:
                 raise StorageUnavailable(f"{MAX_WAITING} wait for {address}", retryable=False)
+            line[id(rider)] = rider
 
     def board(
         self, address: BucketAddress, riders: list[Rider], can_ride: Callable[[Rider], bool]
     ) -> None:
         """Let those in line who can ride along join the riders; they leave the line."""
         with self._lock:
-            line = self._lines[address]
-            boarding = [rider for rider in line if can_ride(rider)]
-            staying = [rider for rider in line if not can_ride(rider)]
+            waiting = list(self._lines.get(address, _NOBODY).values())
+            boarding = [rider for rider in waiting if can_ride(rider)]
+            staying = [rider for rider in waiting if not can_ride(rider)]
             riders += boarding
             for rider in boarding:
                 rider.has_boarded = True
-            self._lines[address] = staying
+            self._lines[address] = OrderedDict((id(rider), rider) for rider in staying)
 
     def leave(self, address: BucketAddress, who: object) -> None:
         """Give the lane, or the place in its line, up: the first in line who can be woken flies
         next, or the lane is free. Leaving again, or where one never was, does no harm."""
         while True:
             pilot = self._hand_over(address, who)
-            if not isinstance(pilot, Rider):
+            if not isinstance(pilot, Rider) or pilot.is_called:
                 return
             pilot.is_pilot = True
             if pilot.signal.set():
+                pilot.is_called = True
                 return
             # Gone with its event loop.
             pilot.is_pilot, pilot.has_boarded = False, True
             who = pilot
 
     def _hand_over(self, address: BucketAddress, who: object) -> object:
-        """Take someone out, and return whose the lane is then."""
+        """Take someone out, and return whose the lane is then. Each step may be the last that
+        an interrupt lets happen, so that doing all of them again completes them."""
         with self._lock:
-            line = [rider for rider in self._lines.get(address, ()) if rider is not who]
+            line = self._lines.get(address, _NOBODY)
+            line.pop(id(who), None)
+            if self._owners.get(address) is who:
+                if line:
+                    self._owners[address] = next(iter(line.values()))
+                else:
+                    self._lines.pop(address, None)
+                    del self._owners[address]
             pilot = self._owners.get(address)
-            if pilot is who:
-                pilot = line.pop(0) if line else None
-            if pilot is None:
-                self._lines.pop(address, None)
-                self._owners.pop(address, None)
-            else:
-                self._lines[address] = line
-                self._owners[address] = pilot
+            line.pop(id(pilot), None)
         return pilot
 
     def give_up(self, address: BucketAddress, rider: Rider) -> bool:

@@ -11,7 +11,10 @@ from ..core.operations import Landing, landing
 from ..core.writes import Absent, Granted, Outcome, Write
 from .scope import Scope
 
-_RETRY_DELAYS_S = (0.01, 0.05, 0.2)
+# After the last of them only what became of the write is asked.
+_DELAYS_S = (0.01, 0.05, 0.2, 0.4)
+# A write that hung for longer is not sent again: whoever waits has waited enough.
+_PATIENCE_MS = 1000
 Addressed = tuple[BucketAddress, Write]
 
 
@@ -64,19 +67,22 @@ async def _send_again(
     scope: Scope, writes: Sequence[Addressed], known: Collection[str], error: StorageUnavailable
 ) -> list[Outcome]:
     """After an ambiguous failure, find out what happened, and repeat what did not, a bounded
-    number of times. Anything else a store has tried as often as makes sense.
+    number of times. Anything else a store has tried as often as makes sense. What is raised in
+    the end has been looked into: asking once more would lead nowhere.
 
     The buckets themselves tell whether the writes had landed. They are sent again only if they
     surely had not; where that cannot be told, the failure is raised and stays ambiguous: what
     may have been charged is not charged again.
     """
-    for delay_s in _RETRY_DELAYS_S:
+    for delay_s in _DELAYS_S:
         if not (error.retryable and error.ambiguous):
             break
         await scope.io.pause(delay_s)
         landed = await _landed(scope, writes, known, error)
         if landed is not None:
             return landed
+        if delay_s == _DELAYS_S[-1] or scope.io.now_ms() - writes[0][1].at_ms > _PATIENCE_MS:
+            break
         try:
             return await _write(scope, writes)
         except StorageUnavailable as failure:

@@ -115,7 +115,11 @@ async def _dispatch(scope: Scope, charge: Charge, write: Write) -> Outcome:
     """Send a write that charges, so that it is known of whatever happens meanwhile."""
     entry = charge.entry(charge.address, charge.intent.takes_milli, charge.intent.acquires)
     charge.sent = ((write.operation, entry),)
-    outcome = await send(scope, charge.address, write)
+    try:
+        outcome = await send(scope, charge.address, write)
+    except StorageUnavailable as error:
+        charge.give_up(error)
+        raise
     if isinstance(outcome, Granted):
         charge.entries = [entry]
         charge.shards = (outcome.bucket,)

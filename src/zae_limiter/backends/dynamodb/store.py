@@ -16,6 +16,7 @@ from .usage import DynamoUsage
 from .versions import VERSION_KEY, DynamoVersions
 from .wire.connect import open_client
 from .wire.credentials import Access
+from .wire.edge import Limits
 from .wire.endpoint import parse_endpoint
 
 
@@ -49,6 +50,7 @@ class DynamoStore:
         region: str | None = None,
         endpoint_url: str | None = None,
         transport: str | None = None,
+        limits: Limits | None = None,
         create: Creation = "never",
     ) -> DynamoStore:
         """Open the store in a table. Region, endpoint and credentials that are not given are
@@ -65,6 +67,7 @@ class DynamoStore:
             region=region,
             endpoint_url=endpoint_url,
             transport=transport,
+            limits=limits,
         )
         store = cls(Table(client, table_name))
         try:

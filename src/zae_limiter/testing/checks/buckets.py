@@ -219,6 +219,11 @@ async def check_writes_go_together_or_not_at_all(trial: Trial) -> None:
     outcomes = await buckets.write_all([(first, refill), (second, trial.create())])
     same(outcomes[1], Refused(before[second]), "A bucket was created twice")
     same(await buckets.read([first, second]), before, "Part of what was refused was carried out")
+    drains = [(address, trial.drain(rpm=MILLI)) for address in (first, second)]
+    outcomes = await buckets.write_all([drains[0], (second, trial.create())])
+    same(isinstance(outcomes[0], Granted), True, "A taking could have been carried out")
+    same(await buckets.read([first, second]), before, "Part of what was refused was carried out")
+    same(await _together(trial, *drains), 2, "taken from")
 
 
 async def _together(trial: Trial, *writes: tuple[BucketAddress, Write]) -> int:
