@@ -98,6 +98,8 @@ class Acquisition:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if kind is None and flows.ends_quietly(self._record):
+            return
         await drive(flows.end_lease(self._record, failed=kind is not None))
 
 
@@ -129,4 +131,6 @@ class SyncAcquisition:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if kind is None and flows.ends_quietly(self._record):
+            return
         run(flows.end_lease(self._record, failed=kind is not None))

@@ -136,18 +136,16 @@ class Crowd:
         addressed = [(address_of(item["PK"]["S"]), item) for item in stored]
         return {address: decode_bucket(address, item) for address, item in addressed}
 
-    def consumed(self) -> Counter[str]:
-        """What the items together say was charged, in whole tokens."""
+    def consumed(self) -> dict[str, float]:
+        """What the items together say was charged, in tokens. Parts of one are left where a
+        process was killed between two items."""
         items = self.items().values()
-        total = Counter({ACQUIRES: sum(bucket.acquires for bucket in items)})
+        total: dict[str, float] = {ACQUIRES: sum(bucket.acquires for bucket in items)}
         for bucket in items:
             for name, cell in bucket.cells.items():
-                total[name] += cell.consumed_milli
-        del total[WCU]
-        for name in total.keys() - {ACQUIRES}:
-            assert total[name] % MILLI == 0, f"{name}: {total[name]}"
-            total[name] //= MILLI
-        return total
+                if name != WCU:
+                    total[name] = total.get(name, 0) + cell.consumed_milli
+        return {name: n if name == ACQUIRES else n / MILLI for name, n in total.items()}
 
     def held_milli(self, name: str) -> int:
         """What all items together hold."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from tests.servers.chaos import THROTTLED, ChaosProxy, Pass
 from tests.servers.processes import Server
+from tests.servers.tables import PATIENT
 from zae_limiter.backends.dynamodb.opening import Creation
 from zae_limiter.backends.dynamodb.schema import key
 from zae_limiter.backends.dynamodb.store import DynamoStore
@@ -81,6 +82,7 @@ async def open_store(
         region=server.region,
         endpoint_url=url or server.url,
         transport=transport,
+        limits=PATIENT,
         create=create,
     )
 

@@ -9,6 +9,7 @@ import pytest
 
 from tests.drivers import Driver, connect_repository, limiter_on, open_repository
 from tests.servers.processes import Server
+from tests.servers.tables import PATIENT
 from zae_limiter import Limit, RateLimitExceeded, Repository, UsageSnapshot
 from zae_limiter.backends.dynamodb.store import DynamoStore
 from zae_limiter.backends.dynamodb.wire.values import to_item
@@ -40,6 +41,8 @@ def place(request: pytest.FixtureRequest, dynamodb: Server) -> dict[str, Any]:
         "region": dynamodb.region,
         "endpoint_url": dynamodb.url,
         "transport": request.param,
+        "connect_timeout": PATIENT.connect_timeout_s,
+        "read_timeout": PATIENT.read_timeout_s,
     }
 
 

@@ -7,7 +7,7 @@ from itertools import count
 
 import pytest
 
-from zae_limiter import RateLimitExceeded
+from zae_limiter import RateLimiterUnavailable, RateLimitExceeded
 from zae_limiter.core.composite import Bucket, BucketAddress, refill
 from zae_limiter.core.composite import take as taken_from
 from zae_limiter.core.exceptions import StorageUnavailable
@@ -46,6 +46,7 @@ class Rivals:
         self._write, self._write_all = bench.store.buckets.write, bench.store.buckets.write_all
         self._turns = count()
         self.is_store_busy = False
+        self.is_relentless = False
         self.steps = 0
         bench.store.buckets.write = self.write  # type: ignore[method-assign]
         bench.store.buckets.write_all = self.write_all  # type: ignore[method-assign]
@@ -58,7 +59,7 @@ class Rivals:
                 items[address] = self._act(items[address], self._bench.clock.now_ms())
 
     async def write(self, address: BucketAddress, write: Write) -> Outcome:
-        if next(self._turns) % 2 == 0:
+        if self.is_relentless or next(self._turns) % 2 == 0:
             self.meddle([address])
         return await self._write(address, write)
 
@@ -216,3 +217,12 @@ def test_nor_does_a_read_of_all_items_go_on_for_ever_where_one_is_missing(bench:
     bench.store.buckets.read = counted  # type: ignore[method-assign]
     assert len(run(read_all(bench.repository.scope, bench.home))) == 7
     assert next(reads) == 2
+
+
+def test_who_never_wins_is_told_so_and_has_nothing(bench: Bench) -> None:
+    """Others are always faster, at every item, which no store of several clients does to one."""
+    rivals = Rivals(bench, nibble_after_refill("rpm", 1))
+    rivals.is_relentless = True
+    with pytest.raises(RateLimiterUnavailable, match="too contended"):
+        bench.client().acquire("key", "gpt-4", {"tpm": TPM.capacity // 2}).__enter__()
+    assert bench.consumed("tpm") == 0

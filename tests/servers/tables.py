@@ -9,15 +9,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlencode
 
 from zae_limiter.backends.dynamodb.schema import get_table_definition
 from zae_limiter.backends.dynamodb.wire.client import Client
 from zae_limiter.backends.dynamodb.wire.connect import open_client
+from zae_limiter.backends.dynamodb.wire.edge import Limits
 from zae_limiter.backends.urls import dynamodb_url
 from zae_limiter.runtime.blocking import BlockingIo, run
 
 from .processes import Server
 
+# For all that is not about timeouts: a busy machine may take its time.
+PATIENT = Limits(connect_timeout_s=60, read_timeout_s=60)
 _ACTIVE_TIMEOUT_S = 120.0
 
 
@@ -35,7 +39,12 @@ class OwnTable:
     @property
     def url(self) -> str:
         """What `Repository.open` takes."""
-        return dynamodb_url(self.name, self.server.region, self.server.url)
+        place = dynamodb_url(self.name, self.server.region, self.server.url)
+        patience = {
+            "connect_timeout": PATIENT.connect_timeout_s,
+            "read_timeout": PATIENT.read_timeout_s,
+        }
+        return f"{place}&{urlencode(patience)}"
 
     def call(self, operation: str, **parameters: Any) -> dict[str, Any]:
         """Any operation on the table."""
@@ -61,7 +70,12 @@ class OwnTable:
 def own_table(server: Server) -> Iterator[OwnTable]:
     """Make a table, and delete it at the end."""
     client = open_client(
-        BlockingIo(), blocking=True, region=server.region, endpoint_url=server.url, transport="wire"
+        BlockingIo(),
+        blocking=True,
+        region=server.region,
+        endpoint_url=server.url,
+        transport="wire",
+        limits=PATIENT,
     )
     table = OwnTable(f"zael-{uuid.uuid4().hex}", server, client)
     run(client.call("CreateTable", get_table_definition(table.name)))

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.servers.processes import Server
+from tests.servers.tables import PATIENT
 from zae_limiter.backends.dynamodb.wire.client import Client
 from zae_limiter.backends.dynamodb.wire.edge import Limits
 
 from .drivers import Driver, asyncio_driver, blocking_driver
-from .transports import PATIENT, client_over
+from .transports import client_over
 
 _ENVIRONMENT = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
 

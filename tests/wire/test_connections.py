@@ -19,6 +19,7 @@ import pytest
 from tests.servers.authority import loopback_tls
 from tests.servers.chaos import ChaosProxy, Hold, Pass, closed_door, dead_end
 from tests.servers.processes import Server
+from tests.servers.tables import PATIENT
 from zae_limiter.backends.dynamodb.wire import sockets
 from zae_limiter.backends.dynamodb.wire.client import Client
 from zae_limiter.backends.dynamodb.wire.connect import open_client
@@ -30,7 +31,7 @@ from zae_limiter.runtime.blocking import BlockingIo, run
 from .conftest import Connect, act_as_caller_of
 from .drivers import Driver
 from .scripted import Said, scripted
-from .transports import EVERY, OURS, PATIENT, client_over, unhurried
+from .transports import EVERY, OURS, client_over, unhurried
 
 _FEW = Limits(connect_timeout_s=60, read_timeout_s=60, connections=2)
 _EMPTY = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"

@@ -22,6 +22,7 @@ from tests.servers.chaos import (
     seeded,
 )
 from tests.servers.processes import Server
+from tests.servers.tables import PATIENT
 from zae_limiter.backends.dynamodb.wire.client import Client
 from zae_limiter.backends.dynamodb.wire.edge import Limits
 from zae_limiter.backends.dynamodb.wire.values import from_item, to_attribute
@@ -30,7 +31,7 @@ from zae_limiter.core.exceptions import StorageUnavailable
 from .conftest import Connect
 from .drivers import Driver
 from .tables import create_table, key
-from .transports import EVERY, OURS, PATIENT, unhurried
+from .transports import EVERY, OURS, unhurried
 
 _IMPATIENT = Limits(connect_timeout_s=0.3, read_timeout_s=0.3, connections=10)
 # Far above any short timeout here: only a hang reaches it.

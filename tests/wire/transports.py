@@ -22,9 +22,6 @@ BOTH = pytest.mark.parametrize("transport", ["wire", "botocore"])
 OURS = pytest.mark.parametrize("transport", ["wire", "proxied"])
 EVERY = pytest.mark.parametrize("transport", ["wire", "proxied", "botocore"])
 
-# For all that is not about timeouts: a busy machine may take its time.
-PATIENT = Limits(connect_timeout_s=60, read_timeout_s=60)
-
 
 def client_over(
     transport: str | None,

@@ -37,7 +37,10 @@ async def take_all(scope: Scope, charges: Sequence[Charge], *, speculative: bool
     outcomes: Sequence[Taken | Shortage | BaseException]
     try:
         if len(charges) == 1:
-            outcomes = (await take(scope, charges[0], speculative=speculative),)
+            outcome = await take(scope, charges[0], speculative=speculative)
+            if isinstance(outcome, Taken):
+                return Ledger(outcome.charge.entries)
+            outcomes = (outcome,)
         else:
             flows = [take(scope, charge, speculative=speculative) for charge in charges]
             outcomes = await scope.io.gather(flows)

@@ -17,7 +17,7 @@ from .settle import refund
 from .step_back import step_back
 
 # Each lost race means that another client won it; a bound keeps it finite.
-_MAX_ATTEMPTS = 32
+_MAX_ATTEMPTS = 16
 
 
 async def take_in_turn(scope: Scope, charge: Charge, found: Items) -> bool:

@@ -126,6 +126,14 @@ def _checked(
     return amounts
 
 
+def ends_quietly(record: LeaseRecord) -> bool:
+    """End a lease whose block succeeded, if there is nothing to write for that."""
+    if record.state is not LeaseState.ACTIVE or record.ledger.pending_milli:
+        return False
+    record.state = LeaseState.SETTLED
+    return True
+
+
 async def end_lease(record: LeaseRecord, *, failed: bool) -> None:
     """Write the corrections or, if the body failed, give back exactly what was taken."""
     if record.state is not LeaseState.ACTIVE:

@@ -20,11 +20,13 @@ from .shards import read_whole
 from .step_back import step_back
 
 _MAX_ROUNDS = 24
+_PATIENCE_MS = 10_000
 
 
 async def withdraw(scope: Scope, charge: Charge) -> Taken | Shortage | None:
     """Charge the bucket as a whole; None when there is nothing left of it."""
     home = charge.address.home
+    deadline_ms = scope.io.now_ms() + _PATIENCE_MS
     for lost in range(_MAX_ROUNDS):
         found = await read_whole(scope, home)
         if not found:
@@ -36,5 +38,7 @@ async def withdraw(scope: Scope, charge: Charge) -> Taken | Shortage | None:
         known = await take_at_once(scope, charge, found)
         if known is None or await take_in_turn(scope, charge, known):
             return Taken(charge)
+        if scope.io.now_ms() > deadline_ms:
+            break
         await step_back(scope, lost)
     raise StorageUnavailable(f"{home} is too contended")

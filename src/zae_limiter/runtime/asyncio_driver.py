@@ -38,7 +38,8 @@ async def drive(
     """Await a flow, then deliver the cancellation that it held back, if any.
 
     It must not linger: a timeout whose block ends without suspending again would miss it,
-    and some later await would raise it. `undo` takes back what nobody will hear of.
+    and some later await would raise it. Suspending is what raises one that is due. `undo`
+    takes back what nobody will hear of.
     """
     try:
         result = await flow
@@ -46,21 +47,17 @@ async def drive(
         # Thrown away, maybe without a task or a loop around it.
         raise
     except BaseException:
-        await _deliver()
+        if _current_task().cancelling():
+            await asyncio.sleep(0)
         raise
-    try:
-        await _deliver()
-    except asyncio.CancelledError:
-        if undo is not None:
-            await undo(result)
-        raise
-    return result
-
-
-async def _deliver() -> None:
-    """Suspend if a cancellation may be due: that is when it is raised."""
     if _current_task().cancelling():
-        await asyncio.sleep(0)
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            if undo is not None:
+                await undo(result)
+            raise
+    return result
 
 
 def _current_task() -> asyncio.Task[Any]:
