@@ -155,8 +155,8 @@ async def _shared(stage: Stage) -> None:
             await stage.take()
 
 
-@path("acquire, while another process fills the bucket to its ceiling")
-async def _raced(stage: Stage) -> None:
+@path("acquire from a full bucket that another process used last")
+async def _full(stage: Stage) -> None:
     other = await stage.process()
     await stage.take()
     with stage.bill(times=10):
@@ -164,6 +164,17 @@ async def _raced(stage: Stage) -> None:
             stage.clock.advance(_STEP_S)
             await take(other, stage.amounts())
             await stage.take()
+
+
+@path("acquire from a full bucket that another process is just using")
+async def _raced(stage: Stage) -> None:
+    other = await stage.process()
+    await stage.take()
+    with stage.bill(times=10):
+        for _ in range(10):
+            stage.clock.advance(_STEP_S)
+            await take(other, stage.amounts())
+            await take(stage.limiter, stage.amounts())
 
 
 @path("acquire and adjust")
@@ -271,21 +282,21 @@ async def _first(stage: Stage) -> None:
         await stage.take()
 
 
-async def _cold(stage: Stage, left: int) -> None:
+async def _cold(stage: Stage, taken: int) -> None:
     other = await stage.process()
-    await take(other, stage.amounts(CAPACITY - left))
+    await take(other, stage.amounts(taken))
     with stage.bill():
         await stage.take()
 
 
-@path("first acquire of a process, bucket less than half full")
+@path("first acquire of a process, bucket full")
+async def _cold_and_full(stage: Stage) -> None:
+    await _cold(stage, 1)
+
+
+@path("first acquire of a process, bucket not full")
 async def _cold_and_low(stage: Stage) -> None:
     await _cold(stage, CAPACITY // 3)
-
-
-@path("first acquire of a process, bucket fuller than that")
-async def _cold_and_full(stage: Stage) -> None:
-    await _cold(stage, CAPACITY * 2 // 3)
 
 
 @path("acquire after the configuration cache ran out")

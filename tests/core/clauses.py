@@ -15,6 +15,7 @@ from zae_limiter.core.writes import (
     Adjust,
     Create,
     Drain,
+    Fill,
     Granted,
     Outcome,
     Refill,
@@ -41,6 +42,17 @@ def clauses(write: Write, bucket: Bucket) -> dict[str, bool]:
                 "tokens": all(cell.tokens_milli >= amount for cell, amount, _ in taken),
                 "overflow": all(cell.tokens_milli <= roof_milli for cell, _, roof_milli in taken),
                 "expiry": isinstance(write, Drain) or not bucket.is_expired(write.at_ms),
+            }
+        case Fill():
+            return {
+                "limits": write.fingerprint == bucket.fingerprint,
+                "by": bucket.refilled_at_ms <= write.refilled_by_ms,
+                "shard_count": write.shard_count == bucket.shard_count,
+                "dormant": not bucket.dormant,
+                "full": all(
+                    name in bucket.cells and bucket.cells[name].tokens_milli >= floor_milli
+                    for name, floor_milli in write.floors_milli.items()
+                ),
             }
         case Refill():
             seen = write.before
@@ -121,10 +133,32 @@ def _effect(write: Write, bucket: Bucket) -> Bucket:
             return take(bucket, write.takes_milli, write.acquires)
         case Adjust():
             return _adjusted(write, bucket)
+        case Fill():
+            return _filled(write, bucket)
         case Refill():
             return _moved(write, bucket)
         case _:
             assert_never(write)
+
+
+def _filled(write: Fill, bucket: Bucket) -> Bucket:
+    cells = dict(bucket.cells)
+    for name, cell in bucket.cells.items():
+        taken_milli = write.takes_milli.get(name, 0)
+        if name in write.floors_milli:
+            cells[name] = cell._replace(
+                tokens_milli=bucket.ceiling_milli(name) - taken_milli,
+                consumed_milli=cell.consumed_milli + taken_milli,
+                remainder=0,
+            )
+    return bucket._replace(
+        cells=cells,
+        refilled_at_ms=write.at_ms,
+        acquires=bucket.acquires + write.acquires,
+        expires_at_s=write.expires_at_s,
+        parent_id=write.parent_id,
+        cascade=write.cascade,
+    )
 
 
 def _adjusted(write: Adjust, bucket: Bucket) -> Bucket:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, assert_never
 
-from zae_limiter.core.composite import Bucket, split
+from zae_limiter.core.composite import Bucket, cell_of, split
 from zae_limiter.core.limit import LimitSet
 from zae_limiter.core.naming import WCU
 from zae_limiter.core.planner import (
@@ -31,6 +31,7 @@ from zae_limiter.core.writes import (
     Outcome,
     Refill,
     Refused,
+    Speculate,
     Write,
     apply,
 )
@@ -39,7 +40,7 @@ from zae_limiter.testing.history import Event, assert_window_theorem
 Apply = Callable[[Write, Bucket | None], Outcome]
 Verb = Literal[
     "look",  # read the item
-    "speculate",  # take without having seen the item
+    "speculate",  # take without having seen the item, in the hope that it is half empty
     "begin",  # take by what was last seen of the item, though it may have changed
     "take",  # take as one does after a refusal: what was seen is believed
     "prepare",  # the same, but the write is under way for a while
@@ -176,9 +177,10 @@ class Race:
             restamp = plan_restamp(intent, image, operation, now_ms)
             return Sent(restamp, {}, 0, self.now_ms, shard)
         planned: Write | Short | Crowded
-        if step.verb in ("speculate", "begin"):
-            known = image if step.verb == "begin" else None
-            planned = plan_first(intent, known, operation, now_ms)
+        if step.verb == "speculate":
+            planned = _hope(intent, operation, now_ms)
+        elif step.verb == "begin":
+            planned = plan_first(intent, image, operation, now_ms)
         elif image is not None:
             planned = plan(intent, image, operation, now_ms)
         else:
@@ -259,6 +261,26 @@ class Race:
             full = item.shard_count == 1 and cell.tokens_milli == ceiling_milli
             assert not (full and cell.remainder), f"{name} overflows"
             assert cell.consumed_milli == self.consumed_milli[shard][name], f"{name} is miscounted"
+
+
+def _hope(intent: Intent, operation: str, now_ms: int) -> Speculate:
+    """For a bucket that was refilled in the time in which a limit is half filled, and has been
+    used so much since that no limit has become full again."""
+    since_ms = now_ms - min(int(500 * limit.seconds_to_fill) for limit in intent.limits.limits)
+    roofs_milli = {}
+    for name in intent.takes_milli.keys() & intent.limits.by_name.keys():
+        cell = cell_of(intent.limits.by_name[name])
+        gain = (now_ms - since_ms) * cell.refill_amount_milli
+        roofs_milli[name] = cell.capacity_milli - -(-gain // cell.refill_period_ms) - 1
+    return Speculate(
+        operation,
+        now_ms,
+        intent.limits.fingerprint,
+        intent.takes_milli,
+        intent.acquires,
+        since_ms,
+        roofs_milli,
+    )
 
 
 def _balance(bucket: Bucket | None, name: str) -> int:

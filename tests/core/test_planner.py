@@ -19,7 +19,7 @@ from zae_limiter.core.planner import (
     plan_restamp,
     stamped,
 )
-from zae_limiter.core.writes import Create, Drain, Granted, Refill, Refused, Speculate, apply
+from zae_limiter.core.writes import Create, Drain, Fill, Granted, Refill, Refused, Speculate, apply
 
 NOW_MS = 1_000_000
 LIMITS = LimitSet.of([Limit.per_minute("rpm", 60), Limit.per_minute("tpm", 6000)])
@@ -44,12 +44,12 @@ def wants(limits: LimitSet = LIMITS, ttl_seconds: int | None = None, **takes_mil
         (USED, wants(rpm=50_001), 0, Short),
         (USED, wants(rpm=50_001), 1, Refill),
         (USED, wants(rpm=1000), 9_999, Drain),
-        (USED, wants(rpm=1000), 10_000, Refill),
+        (USED, wants(rpm=1000), 10_000, Fill),
         (USED, wants(rpm=1000), -5000, Drain),
         (USED, wants(rpm=60_001), 10_000, Short),
         (take(FULL, {"rpm": 1}, 1), wants(rpm=1000), 0, Drain),
-        (FULL, wants(rpm=1000), 0, Refill),
-        (FULL, wants(rpm=60_000), 0, Refill),
+        (FULL, wants(rpm=1000), 0, Fill),
+        (FULL, wants(rpm=60_000), 0, Fill),
         (FULL, wants(rpm=0), 0, Drain),
         (USED, wants(rpm=1000, tpm=1), 0, Refill),
         (EMPTY, wants(rpm=1), 0, Short),
@@ -75,10 +75,12 @@ def test_the_image_decides_which_write_comes_next(
 @pytest.mark.parametrize(
     ("image", "intent", "later_ms", "expected"),
     [
-        (None, wants(rpm=1000), 0, Speculate),
-        (USED._replace(fingerprint="other"), wants(rpm=1000), 0, Speculate),
+        (None, wants(rpm=1000), 0, Fill),
+        (None, wants(), 0, Speculate),
+        (None, wants(rpm=60_001), 0, Speculate),
+        (USED._replace(fingerprint="other"), wants(rpm=1000), 0, Fill),
         (USED, wants(rpm=1000), 0, Drain),
-        (USED, wants(rpm=1000), 10_000, Refill),
+        (USED, wants(rpm=1000), 10_000, Fill),
         (EMPTY, wants(rpm=1000), 0, Speculate),
         (ROBBED, wants(rpm=50_001, tpm=1000), 0, Speculate),
     ],
@@ -89,12 +91,38 @@ def test_the_first_write_does_what_the_last_image_suggests(
     assert type(plan_first(intent, image, "op", NOW_MS + later_ms)) is expected
 
 
-def test_speculation_without_an_image_guesses_the_bucket_to_be_half_empty() -> None:
+def test_a_bucket_that_was_never_seen_is_guessed_to_be_full() -> None:
     write = plan_first(wants(rpm=1000), None, "op", NOW_MS)
-    roofs_milli = {"rpm": 29_999}
-    assert write == Speculate(
-        "op", NOW_MS, LIMITS.fingerprint, {"rpm": 1000}, 2, NOW_MS - 30_000, roofs_milli, 1
+    assert write == Fill(
+        "op",
+        NOW_MS,
+        LIMITS.fingerprint,
+        {"rpm": 1000},
+        2,
+        refilled_by_ms=NOW_MS - 2000,
+        floors_milli={"rpm": 58_000, "tpm": 5_800_000},
+        leaves_milli={"rpm": 59_000, "tpm": 6_000_000},
+        shard_count=1,
+        expires_at_s=None,
+        parent_id="org",
+        cascade=True,
     )
+
+
+def test_a_full_bucket_may_have_been_used_by_others_a_while_ago() -> None:
+    now_ms = NOW_MS + 60_000
+    mine = plan_first(wants(ttl_seconds=420, rpm=1000), USED, "op", now_ms)
+    assert isinstance(mine, Fill)
+    theirs = take(refill(USED, now_ms - 20_000), {"rpm": 20_000, "tpm": 5}, 3)
+    assert isinstance(apply(mine, theirs), Granted)
+    for too_late in (
+        take(refill(USED, now_ms - 19_999), {"rpm": 1}, 1),
+        take(refill(USED, now_ms - 20_000), {"rpm": 20_001}, 1),
+        theirs._replace(shard_count=2),
+        theirs._replace(fingerprint="other"),
+        theirs._replace(dormant=frozenset({"tpm"})),
+    ):
+        assert apply(mine, too_late) == Refused(too_late)
 
 
 def test_taking_by_an_image_demands_what_made_it_right_on_that_image() -> None:
@@ -194,7 +222,7 @@ class TestMetered:
     def test_a_crowded_bucket_is_tried_all_the_same_by_a_first_write(self) -> None:
         intent = wants(rpm=1000, wcu=1000)._replace(metered=True)
         assert isinstance(plan_first(intent, self.BUSY, "op", NOW_MS), Speculate)
-        assert isinstance(plan_first(intent, None, "op", NOW_MS), Speculate)
+        assert isinstance(plan_first(intent, None, "op", NOW_MS), Fill)
 
     def test_a_new_bucket_counts_from_its_first_write(self) -> None:
         intent = wants(rpm=1000, wcu=1000)._replace(metered=True)

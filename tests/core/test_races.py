@@ -213,6 +213,25 @@ TAPES: dict[str, tuple[str, list[Step]]] = {
             Step("restamp", 1, limits=2),
         ],
     ),
+    "someone has used a bucket that should be full by now": (
+        "by",
+        [
+            Step("take", 0, 0, rps(4)),
+            Step("look", 1),
+            Step("take", 0, 8000, rps(4)),
+            Step("begin", 1, 1000, rps(10)),
+        ],
+    ),
+    "someone took more from a bucket that should be full by now": (
+        "full",
+        [
+            Step("take", 0, 0, rps(1)),
+            Step("look", 1),
+            Step("take", 0, 1000, rps(10)),
+            Step("begin", 1, 2000, rps(1)),
+            Step("take", 1, 0, rps(9)),
+        ],
+    ),
     "a limit is charged while it is about to be forgotten": (
         "same",
         [
@@ -289,7 +308,19 @@ def test_chance_finds_nothing_wrong() -> None:
 
 @pytest.mark.parametrize(
     "clause",
-    ["absent", "tokens", "since", "overflow", "rf", "roof", "floor", "shard_count", "memory"],
+    [
+        "absent",
+        "tokens",
+        "since",
+        "overflow",
+        "by",
+        "full",
+        "rf",
+        "roof",
+        "floor",
+        "shard_count",
+        "memory",
+    ],
 )
 def test_chance_finds_a_missing_clause(clause: str) -> None:
     def goes_wrong(tape: list[Step]) -> bool:

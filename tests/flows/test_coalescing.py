@@ -14,7 +14,7 @@ from zae_limiter import Limit, SyncRateLimiter, SyncRepository, ValidationError
 from zae_limiter.backends.memory import MemoryStore
 from zae_limiter.core.composite import BucketAddress
 from zae_limiter.core.limit import LimitSet
-from zae_limiter.core.writes import Drain, Refill, Speculate, Write
+from zae_limiter.core.writes import Drain, Fill, Refill, Speculate, Write
 from zae_limiter.flows.shards import read_all, split_shard
 from zae_limiter.runtime.blocking import BlockingIo
 from zae_limiter.runtime.parallel import Threads
@@ -141,7 +141,7 @@ async def test_only_those_with_the_same_limits_go_together(driver: Driver, url: 
 def fingerprint_of(write: Write) -> str | None:
     """The limits that a write charges under."""
     match write:
-        case Speculate() | Drain():
+        case Speculate() | Drain() | Fill():
             return write.fingerprint
         case Refill():
             return write.after.fingerprint

@@ -17,6 +17,7 @@ from zae_limiter.core.writes import (
     Adjust,
     Create,
     Drain,
+    Fill,
     Granted,
     Outcome,
     Refill,
@@ -92,6 +93,18 @@ def any_age(write: Write, bucket: Bucket | None) -> Outcome:
     return apply(write, bucket)
 
 
+def full_at_any_time(write: Write, bucket: Bucket | None) -> Outcome:
+    if isinstance(write, Fill):
+        write = write._replace(refilled_by_ms=write.at_ms)
+    return apply(write, bucket)
+
+
+def full_with_less(write: Write, bucket: Bucket | None) -> Outcome:
+    if isinstance(write, Fill):
+        write = write._replace(floors_milli={})
+    return apply(write, bucket)
+
+
 def forgetful(write: Write, bucket: Bucket | None) -> Outcome:
     return apply(write, bucket and bucket._replace(recent=()))
 
@@ -130,6 +143,8 @@ MUTANTS = [
     overdraft,
     any_roof,
     any_age,
+    full_at_any_time,
+    full_with_less,
     forgetful,
     overwriting,
     unlocked,

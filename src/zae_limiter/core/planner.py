@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
-from .composite import Bucket, at, covers, full_bucket, take, time_to_fill_ms
+from .composite import Bucket, at, covers, full_bucket, take, time_to_fill_ms, time_to_gain_ms
 from .limit import LimitSet
 from .naming import WCU
-from .writes import Create, Drain, Refill, Speculate, Write
+from .writes import Create, Drain, Fill, Refill, Speculate, Write
 
 
 class Intent(NamedTuple):
@@ -45,21 +46,19 @@ def plan_first(intent: Intent, image: Bucket | None, operation: str, now_ms: int
     """The write to begin with, from the last image this process has seen, if any.
 
     An image that is out of date costs a second call at most: the store refuses what does
-    not fit its bucket, and answers with it.
+    not fit its bucket, and answers with it. A bucket that nobody here has seen is probably
+    full: most are, most of the time.
     """
     if image is None or image.fingerprint != intent.limits.fingerprint:
-        guess = full_bucket(intent.limits, _half_filled_ms(intent, now_ms), metered=intent.metered)
-        return _speculate(intent, guess, operation, now_ms)
+        guess = full_bucket(intent.limits, 0, metered=intent.metered)
+        planned = plan(intent, guess, operation, now_ms)
+        return (
+            planned if isinstance(planned, Fill) else _speculate(intent, guess, operation, now_ms)
+        )
     planned = plan(intent, image, operation, now_ms)
     if isinstance(planned, Short | Crowded):
         return _speculate(intent, image, operation, now_ms)
     return planned
-
-
-def _half_filled_ms(intent: Intent, now_ms: int) -> int:
-    """A bucket that nobody has seen yet was probably refilled since, and is less than half full."""
-    fastest_s = min((limit.seconds_to_fill for limit in intent.limits.limits), default=0)
-    return now_ms - int(fastest_s * 500)
 
 
 def _speculate(intent: Intent, guess: Bucket, operation: str, now_ms: int) -> Speculate:
@@ -100,8 +99,8 @@ def plan_create(intent: Intent, operation: str, now_ms: int) -> Create | Short:
 
 def plan(
     intent: Intent, bucket: Bucket, operation: str, now_ms: int
-) -> Refill | Drain | Short | Crowded:
-    """For a bucket whose image is known, because a write was refused on it."""
+) -> Refill | Fill | Drain | Short | Crowded:
+    """For a bucket of which an image is known."""
     drain = _plan_drain(intent, bucket, operation, now_ms)
     if drain is not None:
         return drain
@@ -109,7 +108,48 @@ def plan(
     if not covers(current, intent.takes_milli):
         return _obstacle(intent, current)
     after = take(stamped(intent, current, now_ms), intent.takes_milli, intent.acquires)
-    return Refill(operation, now_ms, bucket, after)
+    fill = _plan_fill(intent, bucket, after, operation)
+    return fill or Refill(operation, now_ms, bucket, after)
+
+
+def _plan_fill(intent: Intent, bucket: Bucket, after: Bucket, operation: str) -> Fill | None:
+    """A taking from a full bucket that does not depend on who used it last, if that was a while
+    ago and they took about as much."""
+    is_same = bucket.fingerprint == after.fingerprint and bucket.cells.keys() == after.cells.keys()
+    if not is_same or bucket.dormant:
+        return None
+    now_ms = after.refilled_at_ms
+    since_ms = min(now_ms - bucket.refilled_at_ms, 2 * _usual_gap_ms(intent, bucket))
+    floors_milli = {name: _floor_milli(bucket, name, since_ms) for name in bucket.cells}
+    if any(bucket.cells[name].tokens_milli < floor for name, floor in floors_milli.items()):
+        return None
+    return Fill(
+        operation,
+        now_ms,
+        after.fingerprint,
+        intent.takes_milli,
+        intent.acquires,
+        now_ms - since_ms,
+        floors_milli,
+        {name: cell.tokens_milli for name, cell in after.cells.items()},
+        after.shard_count,
+        after.expires_at_s,
+        after.parent_id,
+        after.cascade,
+    )
+
+
+def _usual_gap_ms(intent: Intent, bucket: Bucket) -> int:
+    """How long it takes to gain what was last missing, or what is asked."""
+    asked_ms = (time_to_gain_ms(bucket, name, n) for name, n in intent.takes_milli.items())
+    missing_ms = (time_to_fill_ms(bucket, name) for name in bucket.cells)
+    return max(chain(asked_ms, missing_ms), default=0)
+
+
+def _floor_milli(bucket: Bucket, name: str, elapsed_ms: int) -> int:
+    """What a limit must have held to be full after this time."""
+    ceiling_milli, period_ms = bucket.part(name)
+    return ceiling_milli - elapsed_ms * bucket.cells[name].refill_amount_milli // period_ms
 
 
 def _obstacle(intent: Intent, current: Bucket) -> Short | Crowded:

@@ -2,6 +2,7 @@
 
     Create     put a new bucket; refused when there is one
     Refill     move a bucket from the image it was planned on to a newer one, as a delta
+    Fill       take from a bucket that is full by now, whoever used it last
     Drain      take tokens that are there, without refilling
     Adjust     charge or give back, whatever the balance; never creates a bucket
     Speculate  take tokens that are there, if the bucket carries the limits the caller knows
@@ -45,6 +46,28 @@ class Refill(NamedTuple):
     at_ms: int
     before: Bucket
     after: Bucket
+
+
+class Fill(NamedTuple):
+    """Take from a bucket that is full by now, without having seen who used it last.
+
+    That is known of an item if its last refill was of `refilled_by_ms` or before, and each limit
+    held at least its floor then: the rest it has gained since. So every limit begins anew at
+    `at_ms`, with what the taking leaves of a full one.
+    """
+
+    operation: str
+    at_ms: int
+    fingerprint: str
+    takes_milli: Mapping[str, int]
+    acquires: int
+    refilled_by_ms: int
+    floors_milli: Mapping[str, int]
+    leaves_milli: Mapping[str, int]
+    shard_count: int
+    expires_at_s: int | None
+    parent_id: str | None
+    cascade: bool
 
 
 class Drain(NamedTuple):
@@ -93,7 +116,7 @@ class Speculate(NamedTuple):
     shard_count: int = 1
 
 
-Write = Create | Refill | Drain | Adjust | Speculate
+Write = Create | Refill | Fill | Drain | Adjust | Speculate
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +161,10 @@ def apply(write: Write, bucket: Bucket | None) -> Outcome:
             if not _still_planned_for(write, bucket):
                 return Refused(bucket)
             return Granted(_remember(write, _moved(write, bucket)))
+        case Fill():
+            if not _is_full_by_then(write, bucket):
+                return Refused(bucket)
+            return Granted(_remember(write, _filled(write, bucket)))
         case Adjust():
             return Granted(_remember(write, _adjusted(write, bucket)))
         case Create():
@@ -245,6 +272,37 @@ def _moved(write: Refill, bucket: Bucket) -> Bucket:
         parent_id=after.parent_id,
         cascade=after.cascade,
         dormant=after.dormant,
+    )
+
+
+def _is_full_by_then(write: Fill, bucket: Bucket) -> bool:
+    return (
+        bucket.fingerprint == write.fingerprint
+        and bucket.shard_count == write.shard_count
+        and not bucket.dormant
+        and bucket.refilled_at_ms <= write.refilled_by_ms
+        and all(
+            name in bucket.cells and bucket.cells[name].tokens_milli >= floor_milli
+            for name, floor_milli in write.floors_milli.items()
+        )
+    )
+
+
+def _filled(write: Fill, bucket: Bucket) -> Bucket:
+    cells = dict(bucket.cells)
+    for name, tokens_milli in write.leaves_milli.items():
+        cell = cells[name]
+        consumed_milli = cell.consumed_milli + write.takes_milli.get(name, 0)
+        cells[name] = cell._replace(
+            tokens_milli=tokens_milli, consumed_milli=consumed_milli, remainder=0
+        )
+    return bucket._replace(
+        cells=cells,
+        refilled_at_ms=write.at_ms,
+        acquires=bucket.acquires + write.acquires,
+        expires_at_s=write.expires_at_s,
+        parent_id=write.parent_id,
+        cascade=write.cascade,
     )
 
 

@@ -8,7 +8,7 @@ from ..core.composite import Bucket, BucketAddress, at
 from ..core.ledger import Entry
 from ..core.naming import WCU
 from ..core.planner import plan
-from ..core.writes import Drain, Refill
+from ..core.writes import Drain, Fill, Refill
 from .apportion import Balances
 from .charge import ONE_WRITE_MILLI, Charge
 
@@ -56,12 +56,12 @@ def _drainable_milli(charge: Charge, bucket: Bucket, name: str, now_ms: int) -> 
 
 def plan_part(
     charge: Charge, bucket: Bucket, part: Entry, operation: str, now_ms: int
-) -> Drain | Refill:
+) -> Drain | Fill | Refill:
     """The write that takes a part which the item has by now."""
     takes_milli = dict(part.charged_milli)
     if WCU in bucket.cells and bucket.cells[WCU].tokens_milli >= _SPARE_MILLI:
         takes_milli[WCU] = ONE_WRITE_MILLI
     intent = charge.intent._replace(takes_milli=takes_milli, acquires=part.acquires)
     planned = plan(intent, bucket, operation, now_ms)
-    assert isinstance(planned, Drain | Refill), planned
+    assert isinstance(planned, Drain | Fill | Refill), planned
     return planned

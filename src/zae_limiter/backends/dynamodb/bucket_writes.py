@@ -11,13 +11,13 @@ from functools import lru_cache
 from typing import Any, assert_never
 
 from ...core.composite import Bucket, BucketAddress, Cell
-from ...core.writes import Adjust, Create, Drain, Guard, Refill, Speculate, guards
+from ...core.writes import Adjust, Create, Drain, Fill, Guard, Refill, Speculate, guards
 from .bucket_codec import FIELDS, OPERATIONS, bucket_key, dormant_text, encode_bucket
 from .clauses import Clause, Clauses, Field, Update, Value
 from .expressions import Expression
 from .schema import bucket_attr
 
-Change = Refill | Drain | Speculate | Adjust
+Change = Refill | Fill | Drain | Speculate | Adjust
 Pair = tuple[str, str]
 Terms = Iterator[tuple[Clause, Value]]
 _ALL_OLD = (("ReturnValuesOnConditionCheckFailure", "ALL_OLD"),)
@@ -67,6 +67,8 @@ def _clauses(write: Change) -> Clauses:
     match write:
         case Refill():
             return [*remembering, *_refill(write)]
+        case Fill():
+            return [*remembering, *_fill(write)]
         case Drain() | Speculate():
             return [*remembering, *_take(write)]
         case Adjust():
@@ -105,6 +107,24 @@ def _take(write: Drain | Speculate) -> Terms:
 def _acquired(acquires: int) -> Terms:
     if acquires:
         yield _ACQUIRES.add, acquires
+
+
+def _fill(write: Fill) -> Terms:
+    yield _LIMITS.equals, write.fingerprint
+    yield _SHARDS.equals, write.shard_count
+    yield _DORMANT.is_absent, None
+    yield _REFILLED_AT.at_most, write.refilled_by_ms
+    yield _REFILLED_AT.set, write.at_ms
+    for name, tokens_milli in write.leaves_milli.items():
+        limit = _limit(name)
+        yield limit.tokens.at_least, write.floors_milli[name]
+        yield limit.tokens.set, tokens_milli
+        yield limit.remainder.set, 0
+        yield from _moved(limit, 0, write.takes_milli.get(name, 0))
+    yield from _acquired(write.acquires)
+    yield _CASCADE.set, write.cascade
+    yield (_TTL.remove if write.expires_at_s is None else _TTL.set), write.expires_at_s
+    yield (_PARENT.remove if write.parent_id is None else _PARENT.set), write.parent_id
 
 
 def _refill(write: Refill) -> Terms:
