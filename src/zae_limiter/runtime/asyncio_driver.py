@@ -22,14 +22,25 @@ async def hold(future: asyncio.Future[T]) -> T:
     held: list[asyncio.CancelledError] = []
     while not future.done():
         try:
-            # Waits for the future without cancelling it when the waiter is cancelled.
-            await asyncio.wait((future,))
+            await _end_of(future)
         except asyncio.CancelledError as cancellation:
             held.append(cancellation)
             _current_task().uncancel()
     for each in held:
         _current_task().cancel(*each.args)
     return future.result()
+
+
+def _end_of(future: asyncio.Future[Any]) -> asyncio.Future[None]:
+    """What ends when the future does, and may be cancelled without it."""
+    end: asyncio.Future[None] = future.get_loop().create_future()
+
+    def set_end(_: asyncio.Future[Any]) -> None:
+        if not end.done():
+            end.set_result(None)
+
+    future.add_done_callback(set_end)
+    return end
 
 
 async def drive(
