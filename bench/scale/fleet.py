@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from math import ceil
+from math import ceil, exp
 
 from ..costs import RCU_DOLLARS, WCU_DOLLARS
 from .markdown import markdown
@@ -25,10 +25,14 @@ _MILLION = 1_000_000
 _PARTITION_BYTES = 10 * 1024**3
 
 
+# How much of its limit each entity uses.
+USED = 0.1
+
+
 def lost_per_acquire(seen_by: int) -> float:
-    """How many writes to a full bucket are refused for each that is not: the one that is planned
-    on what the process itself saw last, if another one of so many was there since."""
-    return 1 - 1 / seen_by
+    """How many writes to a full bucket are refused for each that is not: if another one of so
+    many processes was there within twice the time in which the bucket regains an acquire."""
+    return (1 - 1 / seen_by) * (1 - exp(-2 * USED))
 
 
 @dataclass(frozen=True, slots=True)

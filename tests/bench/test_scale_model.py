@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from bench.scale.events import START_US, Events, VirtualIo
 from bench.scale.figures import figures, percentile
-from bench.scale.fleet import lost_per_acquire
+from bench.scale.fleet import USED, lost_per_acquire
 from bench.scale.hot_key import FALLING, FULL, LIMIT, SHORT, Case, HotKey, Level, Run
 from bench.scale.lanes import item_writes_per_s
 from bench.scale.table import IN_REGION, PARTITION_WCU_PER_S, Allowance, Table
@@ -96,8 +96,8 @@ def test_the_formula_says_what_the_model_shows(load: int, processes: int) -> Non
 
 @pytest.mark.parametrize("processes", [1, 4])
 def test_writes_are_lost_at_a_full_bucket_as_the_formula_says(processes: int) -> None:
-    tally = model(FULL, 20, processes, seconds=20).tally
-    assert tally.refused / tally.granted == pytest.approx(lost_per_acquire(processes), abs=0.1)
+    tally = model(Level("quiet", USED, 60), 20, processes, seconds=60).tally
+    assert tally.refused / tally.granted == pytest.approx(lost_per_acquire(processes), abs=0.05)
 
 
 def test_an_item_bears_a_second_s_worth_at_once_and_no_more() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -133,7 +134,7 @@ def test_levels_and_adjusts_are_writes() -> None:
     assert alone.wcu_per_s == 100
     assert Fleet("", alone.levels, acquires_per_s=100, homes=1, adjusts=True).wcu_per_s == 200
     parent = Fleet("", (Level(10), Level(1)), acquires_per_s=100, processes=2, homes=1)
-    assert parent.wcu_per_s == 250
+    assert parent.wcu_per_s == pytest.approx(200 + 50 * (1 - math.exp(-0.2)))
 
 
 def test_money_is_units_times_prices() -> None:

@@ -28,14 +28,14 @@ class Intent(NamedTuple):
     metered: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Short:
     """The bucket, brought up to date, cannot cover the intent."""
 
     bucket: Bucket
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Crowded:
     """The bucket could cover the intent, but is written more often than its store allows."""
 

@@ -119,14 +119,15 @@ class Speculate(NamedTuple):
 Write = Create | Refill | Fill | Drain | Adjust | Speculate
 
 
-@dataclass(frozen=True, slots=True)
+# Nobody changes an outcome. But to freeze it makes it slower to make, and every write has one.
+@dataclass(slots=True)
 class Granted:
     """The write applied; this is the bucket after it."""
 
     bucket: Bucket
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Refused:
     """A condition of the write did not hold; this is the bucket, unchanged."""
 

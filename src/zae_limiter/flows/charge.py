@@ -72,14 +72,14 @@ class LimitsDiffer(Exception):
     """The item carries other limits than a joint charge: its parts have to go one by one."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Taken:
     """The bucket was charged."""
 
     charge: Charge
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Shortage:
     """The bucket, as it stands, cannot cover the charge. Nothing was taken from it."""
 
