@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import chain
 from typing import NamedTuple
 
-from .composite import Bucket, at, covers, full_bucket, take, time_to_fill_ms, time_to_gain_ms
+from .composite import Bucket, at, covers, full_bucket, take, time_to_fill_ms
 from .limit import LimitSet
 from .naming import WCU
 from .writes import Create, Drain, Fill, Refill, Speculate, Write
@@ -120,9 +119,14 @@ def _plan_fill(intent: Intent, bucket: Bucket, after: Bucket, operation: str) ->
         return None
     now_ms = after.refilled_at_ms
     since_ms = min(now_ms - bucket.refilled_at_ms, 2 * _usual_gap_ms(intent, bucket))
-    floors_milli = {name: _floor_milli(bucket, name, since_ms) for name in bucket.cells}
-    if any(bucket.cells[name].tokens_milli < floor for name, floor in floors_milli.items()):
-        return None
+    floors_milli = {}
+    for name, cell in bucket.cells.items():
+        ceiling_milli, period_ms = bucket.part(name)
+        # What it must have held to be full after this time.
+        floor_milli = ceiling_milli - since_ms * cell.refill_amount_milli // period_ms
+        if cell.tokens_milli < floor_milli:
+            return None
+        floors_milli[name] = floor_milli
     return Fill(
         operation,
         now_ms,
@@ -141,15 +145,12 @@ def _plan_fill(intent: Intent, bucket: Bucket, after: Bucket, operation: str) ->
 
 def _usual_gap_ms(intent: Intent, bucket: Bucket) -> int:
     """How long it takes to gain what was last missing, or what is asked."""
-    asked_ms = (time_to_gain_ms(bucket, name, n) for name, n in intent.takes_milli.items())
-    missing_ms = (time_to_fill_ms(bucket, name) for name in bucket.cells)
-    return max(chain(asked_ms, missing_ms), default=0)
-
-
-def _floor_milli(bucket: Bucket, name: str, elapsed_ms: int) -> int:
-    """What a limit must have held to be full after this time."""
-    ceiling_milli, period_ms = bucket.part(name)
-    return ceiling_milli - elapsed_ms * bucket.cells[name].refill_amount_milli // period_ms
+    gap_ms = 0
+    for name, cell in bucket.cells.items():
+        ceiling_milli, period_ms = bucket.part(name)
+        gain_milli = max(ceiling_milli - cell.tokens_milli, intent.takes_milli.get(name, 0))
+        gap_ms = max(gap_ms, -(-gain_milli * period_ms // cell.refill_amount_milli))
+    return gap_ms
 
 
 def _obstacle(intent: Intent, current: Bucket) -> Short | Crowded:

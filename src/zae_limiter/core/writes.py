@@ -165,7 +165,7 @@ def apply(write: Write, bucket: Bucket | None) -> Outcome:
         case Fill():
             if not _is_full_by_then(write, bucket):
                 return Refused(bucket)
-            return Granted(_remember(write, _filled(write, bucket)))
+            return Granted(_filled(write, bucket))
         case Adjust():
             return Granted(_remember(write, _adjusted(write, bucket)))
         case Create():
@@ -277,33 +277,37 @@ def _moved(write: Refill, bucket: Bucket) -> Bucket:
 
 
 def _is_full_by_then(write: Fill, bucket: Bucket) -> bool:
-    return (
-        bucket.fingerprint == write.fingerprint
-        and bucket.shard_count == write.shard_count
-        and not bucket.dormant
-        and bucket.refilled_at_ms <= write.refilled_by_ms
-        and all(
-            name in bucket.cells and bucket.cells[name].tokens_milli >= floor_milli
-            for name, floor_milli in write.floors_milli.items()
-        )
-    )
+    if (
+        bucket.fingerprint != write.fingerprint
+        or bucket.shard_count != write.shard_count
+        or bucket.dormant
+        or bucket.refilled_at_ms > write.refilled_by_ms
+    ):
+        return False
+    cells = bucket.cells
+    for name, floor_milli in write.floors_milli.items():
+        if name not in cells or cells[name].tokens_milli < floor_milli:
+            return False
+    return True
 
 
 def _filled(write: Fill, bucket: Bucket) -> Bucket:
     cells = dict(bucket.cells)
     for name, tokens_milli in write.leaves_milli.items():
-        cell = cells[name]
-        consumed_milli = cell.consumed_milli + write.takes_milli.get(name, 0)
-        cells[name] = cell._replace(
-            tokens_milli=tokens_milli, consumed_milli=consumed_milli, remainder=0
-        )
-    return bucket._replace(
-        cells=cells,
-        refilled_at_ms=write.at_ms,
-        acquires=bucket.acquires + write.acquires,
-        expires_at_s=write.expires_at_s,
-        parent_id=write.parent_id,
-        cascade=write.cascade,
+        _, capacity, amount, period, consumed, _ = cells[name]
+        taken_milli = write.takes_milli.get(name, 0)
+        cells[name] = Cell(tokens_milli, capacity, amount, period, consumed + taken_milli)
+    return Bucket(
+        cells,
+        write.at_ms,
+        bucket.fingerprint,
+        _recent(write, bucket),
+        bucket.acquires + write.acquires,
+        write.expires_at_s,
+        bucket.shard,
+        bucket.shard_count,
+        write.parent_id,
+        write.cascade,
     )
 
 
