@@ -217,3 +217,17 @@ def test_annotations_are_resolved_to_what_is_meant() -> None:
     assert typing.get_type_hints(zae_limiter.Limit.from_bucket_state)["state"] is BucketState
     told = typing.get_type_hints(zae_limiter.RateLimitExceeded.__init__)["statuses"]
     assert typing.get_args(told) == (zae_limiter.LimitStatus,)
+
+
+@pytest.mark.parametrize("old", ["name", "stack_name", "table_name"])
+def test_a_limiter_tells_its_stack_by_old_names_and_warns(old: str) -> None:
+    with zae_limiter.SyncRepository.open(url="memory://") as repository:
+        limiter = zae_limiter.SyncRateLimiter(repository)
+        with pytest.warns(DeprecationWarning, match="repository.stack_name"):
+            assert getattr(limiter, old) == repository.stack_name
+
+
+def test_stores_and_caches_are_the_same_for_both_interfaces() -> None:
+    assert zae_limiter.SyncRepositoryProtocol is zae_limiter.RepositoryProtocol
+    repository = zae_limiter.SyncRepository.open(url="memory://")
+    assert isinstance(repository.scope.cache, zae_limiter.SyncConfigCache)

@@ -45,12 +45,16 @@ from .core.models import (
     UsageSnapshot,
     UsageSummary,
 )
+from .flows.config_cache import ConfigCache as SyncConfigCache
 from .lease import Lease, SyncLease
 from .limiter import RateLimiter
 from .ports.repository_protocol import RepositoryProtocol
 from .repository import Repository
 from .sync_limiter import SyncRateLimiter
 from .sync_repository import SyncRepository
+
+# One store, and one cache, serve both interfaces.
+SyncRepositoryProtocol = RepositoryProtocol
 
 __all__ = [
     "AuditAction",
@@ -93,10 +97,12 @@ __all__ = [
     "StorageUnavailable",
     "StoredDataError",
     "StoredDataWarning",
+    "SyncConfigCache",
     "SyncLease",
     "SyncRateLimiter",
     "SyncRepository",
     "SyncRepositoryBuilder",
+    "SyncRepositoryProtocol",
     "UsageSnapshot",
     "UsageSummary",
     "ValidationError",

@@ -46,6 +46,14 @@ class LimiterBase:
         self._fallback = check_mode(on_unavailable)
         self._usual_terms = Terms(None, None, self._fallback, speculative_writes)
 
+    @property
+    def name(self) -> str:
+        """Deprecated: the name of the stack, as `repository.stack_name` tells it."""
+        warnings.warn("use repository.stack_name instead", DeprecationWarning, stacklevel=2)
+        return self.scope.stack_name
+
+    stack_name = table_name = name
+
     def _acquisition(
         self,
         make: Callable[[Scope, Request, Terms], A],
