@@ -15,7 +15,7 @@ from tests.flows.crowd import Crowd, Gate, Hook, crowd, take, until
 from zae_limiter import Limit, OnUnavailable, RateLimiterUnavailable
 from zae_limiter.core.composite import BucketAddress
 from zae_limiter.core.exceptions import StorageUnavailable
-from zae_limiter.core.writes import Write
+from zae_limiter.core.writes import Refill, Write
 from zae_limiter.flows import lanes
 
 RPM = Limit.per_minute("rpm", 6000)
@@ -420,3 +420,19 @@ async def test_a_cancellation_while_a_refused_request_is_undone_is_not_lost(url:
         assert await cancelled(refused)
         await asyncio.wait(others)
         assert await it.tokens() == FULL
+
+
+async def test_a_correction_has_been_made_though_its_bucket_cannot_be_kept_for_longer(
+    driver: Driver, url: str
+) -> None:
+    """Told otherwise, a caller would charge again."""
+    async with crowd(driver, url, [RPM]) as it:
+
+        async def fail(address: BucketAddress, write: Write) -> None:
+            if isinstance(write, Refill):
+                raise StorageUnavailable("away", retryable=False)
+
+        async with it.limiter.acquire("key-1", "gpt-4", {"rpm": 1}) as lease:
+            it.buckets.before = fail
+            await lease.adjust(rpm=10**9)
+        assert await it.tokens() == FULL - 1000 * (1 + 10**9)

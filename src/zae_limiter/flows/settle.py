@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 
 from ..core.composite import BucketAddress
+from ..core.exceptions import StorageUnavailable
 from ..core.ledger import Ledger
 from ..core.naming import WCU
 from ..core.planner import plan_outlasting
@@ -103,11 +105,13 @@ async def _send(scope: Scope, address: BucketAddress, correction: Correction) ->
 
 
 async def _let_outlast_debt(scope: Scope, address: BucketAddress, outcome: Outcome) -> None:
+    """Whatever comes of this, the correction has been made."""
     io = scope.io
-    for _ in range(_MAX_ATTEMPTS):
-        if isinstance(outcome, Absent):
-            return
-        longer = plan_outlasting(outcome.bucket, io.operation_id(), io.now_ms())
-        if longer is None:
-            return
-        outcome = await send(scope, address, longer)
+    with suppress(StorageUnavailable):
+        for _ in range(_MAX_ATTEMPTS):
+            if isinstance(outcome, Absent):
+                return
+            longer = plan_outlasting(outcome.bucket, io.operation_id(), io.now_ms())
+            if longer is None:
+                return
+            outcome = await send(scope, address, longer)
