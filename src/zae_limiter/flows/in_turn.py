@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..core.composite import Bucket, BucketAddress, at
-from ..core.exceptions import StorageUnavailable
-from ..core.ledger import Entry, Ledger
-from ..core.writes import Granted, Outcome, Refused, Write
+from ..core.ledger import Ledger
+from ..core.writes import Granted, Refused
 from .apportion import suffices
 from .charge import Charge
+from .dispatch import dispatch
 from .parts import Items, asked_milli, balances_milli, plan_part, views
 from .scope import Scope
-from .send import send
 from .settle import refund
 from .step_back import step_back
 
@@ -59,7 +58,7 @@ async def _take_part(
             # What was tried before must not be taken for this, should it land late.
             operation, part = scope.io.operation_id(), charge.entry(address, part_milli, acquires)
         write = plan_part(charge, bucket, part, operation, now_ms)
-        outcome = await _send(scope, charge, part, write)
+        outcome = await dispatch(scope, charge, part, write)
         if not isinstance(outcome, Refused):
             break
         bucket = outcome.bucket
@@ -77,18 +76,3 @@ def _part_milli(
     cells = at(bucket, charge.limits, now_ms, metered=True).cells
     parts_milli = {n: min(missing, cells[n].tokens_milli) for n, missing in missing_milli.items()}
     return {name: part_milli for name, part_milli in parts_milli.items() if part_milli > 0}
-
-
-async def _send(scope: Scope, charge: Charge, part: Entry, write: Write) -> Outcome:
-    """Send a write that charges, so that it is known of whatever happens meanwhile."""
-    charge.sent = ((write.operation, part),)
-    try:
-        outcome = await send(scope, part.address, write)
-    except StorageUnavailable as error:
-        charge.give_up(error)
-        raise
-    charge.sent = ()
-    if isinstance(outcome, Granted):
-        charge.entries.append(part)
-        charge.shards = (*charge.shards, outcome.bucket)
-    return outcome

@@ -18,6 +18,7 @@ from .charge import (
     require_known,
     shortage,
 )
+from .dispatch import dispatch
 from .joint import take_joined
 from .resolve import resolve_afresh
 from .scope import Scope
@@ -116,19 +117,8 @@ async def _make_room(scope: Scope, charge: Charge, outcome: Refused, lost: int) 
 
 
 async def _dispatch(scope: Scope, charge: Charge, write: Write) -> Outcome:
-    """Send a write that charges, so that it is known of whatever happens meanwhile."""
     entry = charge.entry(charge.address, charge.intent.takes_milli, charge.intent.acquires)
-    charge.sent = ((write.operation, entry),)
-    try:
-        outcome = await send(scope, charge.address, write)
-    except StorageUnavailable as error:
-        charge.give_up(error)
-        raise
-    if isinstance(outcome, Granted):
-        charge.entries = [entry]
-        charge.shards = (outcome.bucket,)
-    charge.sent = ()
-    return outcome
+    return await dispatch(scope, charge, entry, write)
 
 
 async def _look(scope: Scope, charge: Charge) -> Refused | Absent:
