@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import click
@@ -19,7 +20,7 @@ from .markdown import markdown
 from .peers import environment
 from .results import FORMAT, default_path, machine, save, to_json
 from .runner import Agenda, Step, choose, run
-from .servers import Servers, prepare
+from .servers import prepare
 from .summary import Row
 from .table import tables, targets_table
 from .targets import targets
@@ -99,9 +100,9 @@ def _list(agendas: Sequence[Agenda]) -> None:
 def _compare(agendas: Sequence[Agenda], scale: Scale, path: Path | None) -> None:
     started, about = datetime.now(), machine()
     try:
-        with interrupts, Servers() as servers:
+        with interrupts:
             _prepare(agendas)
-            found = run(agendas, servers, _progress)
+            found = run(agendas, _progress)
     except (MeasurementFailed, environment.PeersMissing, ServerMissing) as error:
         raise click.ClickException(str(error)) from error
     except KeyboardInterrupt:
@@ -140,9 +141,11 @@ def _progress(steps: Sequence[Step]) -> Iterator[Step]:
 def _lines(steps: Sequence[Step]) -> Iterator[Step]:
     """For a log: a line when a workload begins."""
     begun: set[str] = set()
+    started_s = time.monotonic()
     for number, step in enumerate(steps, 1):
         if step.workload.name not in begun:
-            click.echo(f"{number} of {len(steps)}: {step.workload.name}", err=True)
+            passed = timedelta(seconds=int(time.monotonic() - started_s))
+            click.echo(f"{number} of {len(steps)}, {passed}: {step.workload.name}", err=True)
             begun.add(step.workload.name)
         yield step
 

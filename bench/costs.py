@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from operator import add
 
 from zae_limiter.backends.dynamodb.table import Table
 
@@ -18,13 +19,15 @@ READS = {"BatchGetItem", "GetItem", "Query", "Scan", "TransactGetItems"}
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Calls; write and read units that the server tells of, indexes included; and writes whose
-    condition failed: AWS bills one write unit for each, though no server here says so."""
+    """Calls; write and read units that the server tells of, indexes included; writes whose
+    condition failed: AWS bills one write unit for each, though no server here says so; and those
+    of them that asked an item `again` that had refused one less than a second before."""
 
     calls: float = 0
     wcu: float = 0
     rcu: float = 0
     refused: float = 0
+    again: float = 0
 
     @property
     def dollars(self) -> float:
@@ -32,19 +35,14 @@ class Cost:
         return (self.wcu + self.refused) * WCU_DOLLARS + self.rcu * RCU_DOLLARS
 
     def __add__(self, other: Cost) -> Cost:
-        return Cost(
-            self.calls + other.calls,
-            self.wcu + other.wcu,
-            self.rcu + other.rcu,
-            self.refused + other.refused,
-        )
+        return Cost(*map(add, astuple(self), astuple(other)))
 
     def __sub__(self, other: Cost) -> Cost:
         return self + other.each(-1)
 
     def each(self, times: int) -> Cost:
         """The part of one of so many."""
-        return Cost(self.calls / times, self.wcu / times, self.rcu / times, self.refused / times)
+        return Cost(*(part / times for part in astuple(self)))
 
 
 class Bill:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from .crew import MeasurementFailed, count, measure
-from .servers import Servers
+from .servers import counting, serving
 from .summary import Row, Taken, counted, rows, sample
 from .workloads.workload import Case, Scale, Workload
 
@@ -75,7 +75,6 @@ def plan(agendas: Sequence[Agenda]) -> list[Step]:
 
 def run(
     agendas: Sequence[Agenda],
-    servers: Servers,
     watch: Callable[[Sequence[Step]], Iterator[Step]],
 ) -> list[tuple[Workload, list[Row]]]:
     """Measure everything. `watch` passes the steps on and shows where we are."""
@@ -83,17 +82,19 @@ def run(
     for step in watch(plan(agendas)):
         found = taken[step.workload.name].setdefault(step.case.name, Taken())
         try:
-            _take(step, servers, found)
+            _take(step, found)
         except MeasurementFailed as failure:
             raise MeasurementFailed(f"{step}: {failure}") from failure
     return [(a.workload, rows(a.cases, taken[a.workload.name])) for a in agendas]
 
 
-def _take(step: Step, servers: Servers, found: Taken) -> None:
+def _take(step: Step, found: Taken) -> None:
     case, store = step.case, step.case.subject.store
     if step.round is None:
-        found.counted = counted(*count(case, servers.counter(store)))
+        with counting(store) as counter:
+            found.counted = counted(*count(case, counter))
         return
-    reports = measure(case, servers.url(store))
+    with serving(store) as url:
+        reports = measure(case, url)
     found.version = reports[0].version
     found.samples.append(sample(case, reports))

@@ -1,4 +1,9 @@
-"""The servers of a run: one of each kind, started when it is first asked for."""
+"""The servers of a run: each measurement has one that is as good as new.
+
+Our DynamoDB walks through all stream records that it holds, of whatever table, on every write
+to a table that has a stream. In a server that all measurements share, the last ones would be
+answered many times as slowly as the first.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +12,8 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from tests.servers import install, processes
 from tests.servers.install import ServerMissing
@@ -34,37 +37,19 @@ CALLER = {
 }
 
 
-class Servers:
-    """Use it as a context manager: all servers end with the block."""
+@contextmanager
+def serving(store: Store) -> Iterator[str]:
+    """Run a server that nobody has used for the length of a block: its URL, or nothing for
+    stores that need none."""
+    with _STARTS[store]() as url:
+        yield url
 
-    def __init__(self) -> None:
-        self._ends = ExitStack()
-        self._urls: dict[Store, str] = {}
-        self._counters: dict[Store, CountingProxy] = {}
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._ends.close()
-
-    def url(self, store: Store) -> str:
-        """Where the server of a store listens; nothing for stores that need none."""
-        if store and store not in self._urls:
-            self._urls[store] = self._ends.enter_context(_STARTS[store]())
-        return self._urls.get(store, "")
-
-    def counter(self, store: Store) -> CountingProxy:
-        """A way to the server on which everything is counted."""
-        if store not in self._counters:
-            made = _COUNTERS[store](self.url(store))
-            self._counters[store] = self._ends.enter_context(made)
-        return self._counters[store]
+@contextmanager
+def counting(store: Store) -> Iterator[CountingProxy]:
+    """The same, reached by a way on which everything is counted."""
+    with serving(store) as url, _COUNTERS[store](url) as counter:
+        yield counter
 
 
 def prepare(store: Store) -> None:
@@ -116,6 +101,7 @@ def _wait_until_it_answers(server: subprocess.Popen[bytes], port: int) -> None:
 
 
 _STARTS: dict[Store, Callable[[], AbstractContextManager[str]]] = {
+    "": lambda: nullcontext(""),
     "dynamodb": _dynamodb,
     "redis": _redis,
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,9 @@ from .proxy import CountingProxy, Streams
 
 _WRITES = {"BatchWriteItem", "DeleteItem", "PutItem", "TransactWriteItems", "UpdateItem"}
 _REFUSALS = ("ConditionalCheckFailedException", "TransactionCanceledException")
+# A limiter may remember a refusal for a second, which begins before the request comes by here.
+_MEMORY_S = 0.9
+_Fields = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +56,14 @@ async def read_message(stream: asyncio.StreamReader) -> Message:
 class DynamoCounter(CountingProxy):
     """Counts calls that read or write items; making tables is not counted."""
 
+    def __init__(self, upstream_url: str) -> None:
+        super().__init__(upstream_url)
+        self._refused_at_s: dict[str, float] = {}
+
     async def carry(self, client: Streams, server: Streams) -> None:
         while True:
             request = await read_message(client[0])
+            asked_at_s = time.monotonic()
             operation = request.header(b"x-amz-target").rpartition(b".")[2].decode()
             counts = operation in READS or operation in _WRITES
             if counts:
@@ -62,8 +71,21 @@ class DynamoCounter(CountingProxy):
             server[1].write(request.to_bytes())
             answer = await read_message(server[0])
             if counts:
-                self.total += cost_of(operation, json.loads(answer.body))
+                self._count(
+                    operation, json.loads(request.body), json.loads(answer.body), asked_at_s
+                )
             client[1].write(answer.to_bytes())
+
+    def _count(self, operation: str, asked: _Fields, answer: _Fields, asked_at_s: float) -> None:
+        cost = cost_of(operation, answer)
+        # A write to an item that is not there yet is not refused for want of tokens.
+        if cost.refused and "Item" in answer:
+            cost += Cost(again=float(self._is_again(json.dumps(asked["Key"]), asked_at_s)))
+        self.total += cost
+
+    def _is_again(self, key: str, asked_at_s: float) -> bool:
+        before_s, self._refused_at_s[key] = self._refused_at_s.get(key), asked_at_s
+        return before_s is not None and asked_at_s - before_s < _MEMORY_S
 
 
 def _asking_for_units(request: Message) -> Message:
@@ -71,7 +93,7 @@ def _asking_for_units(request: Message) -> Message:
     return Message(request.start, request.headers, json.dumps(body).encode())
 
 
-def cost_of(operation: str, answer: dict[str, Any]) -> Cost:
+def cost_of(operation: str, answer: _Fields) -> Cost:
     """What one answer says of its cost."""
     told = answer.get("ConsumedCapacity", [])
     units = sum(each["CapacityUnits"] for each in (told if isinstance(told, list) else [told]))

@@ -16,4 +16,5 @@ WORKLOADS: Sequence[Workload] = (
     *growth.WORKLOADS,
     *shared.WORKLOADS,
     *configs.WORKLOADS,
+    shared.LAST,
 )

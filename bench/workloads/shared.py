@@ -17,7 +17,7 @@ from .workload import Case, Scale, Workload
 _MONTH_S = 30 * 86_400
 _QUOTAS = (Quota("requests", 10_000_000, _MONTH_S), Quota("tokens", 1_000_000_000, _MONTH_S))
 # Nine of ten customers have taken all there is; the tenth has room for as long as it lasts.
-_ENTITIES, DRAINED = 10, 9
+_ENTITIES, _DRAINED = 10, 9
 _SMALL_QUOTAS = (Quota("requests", 100_000, _MONTH_S), Quota("tokens", 10_000_000, _MONTH_S))
 _TAKES = (1, 100)
 _LEAST_WARMUP = 20
@@ -65,7 +65,12 @@ class Shared:
         ]
 
 
+# The machine and its server should be as fast when the run ends as when it began.
+FIRST = Shared("shared-first", "The server, at the beginning of the run", (BARE,))
+LAST = Shared("shared-last", "The server, at the end of the run", (BARE,))
+
 WORKLOADS: Sequence[Workload] = (
+    FIRST,
     Shared("shared-one-key", "Shared: one key, one call at a time", (*_OURS, *_OTHERS)),
     Shared(
         "shared-50-keys",
@@ -101,7 +106,7 @@ WORKLOADS: Sequence[Workload] = (
         "shared-refusals",
         "Shared: 9 of 10 refused",
         (*_OURS, *_OTHERS),
-        {"entities": _ENTITIES, "drained": DRAINED, "populate": True, "quotas": _SMALL_QUOTAS},
+        {"entities": _ENTITIES, "drained": _DRAINED, "populate": True, "quotas": _SMALL_QUOTAS},
         mixed=True,
     ),
     Shared("shared-adjust", "Shared: acquire, then adjust", _OURS, {"adjusts": True}),

@@ -36,6 +36,23 @@ def test_calls_and_units_are_those_that_the_client_hears_of(
     assert spent.wcu >= admitted
 
 
+@pytest.mark.parametrize(("ttl_s", "asked", "again"), [(1, 1, 0), (0, 5, 4)])
+def test_who_asks_a_bucket_again_within_a_second_is_noticed(
+    dynamodb: Server, table: OwnTable, ttl_s: int, asked: int, again: int
+) -> None:
+    with DynamoCounter(dynamodb.url) as counter:
+        place: dict[str, Any] = {"stack": table.name, "endpoint_url": counter.url}
+        options: dict[str, Any] = {"region": dynamodb.region, "refusal_cache_ttl": ttl_s}
+        with SyncRepository.open(**place, **options) as repository:
+            repository.set_system_defaults([Limit.per_day("rpm", 10)])
+            limiter = SyncRateLimiter(repository)
+            assert _take(limiter, 10) == 10
+            before = counter.total
+            assert _take(limiter, 5) == 0
+            spent = counter.total - before
+    assert (spent.calls, spent.refused, spent.again) == (asked, asked, again)
+
+
 def _take(limiter: SyncRateLimiter, times: int) -> int:
     admitted = 0
     for _ in range(times):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from bench.costs import Cost
@@ -9,7 +10,7 @@ from bench.subjects import BARE, Subject, on_dynamodb
 from bench.summary import Counted, Row, Sample
 from bench.targets import Target, targets
 from bench.workloads import WORKLOADS
-from bench.workloads.shared import shared_job
+from bench.workloads.shared import FIRST, LAST, shared_job
 from bench.workloads.workload import QUICK, Case, Workload
 
 OURS, _, _, EXISTING = on_dynamodb("Async")
@@ -58,11 +59,28 @@ def test_units_at_a_hot_key(wcu: float, met: bool) -> None:
     assert only("shared-hot-200", [row(OURS, None, None, counted)]).met is met
 
 
-@pytest.mark.parametrize(("calls", "met"), [(28, True), (29, False)])
-def test_calls_for_refusals(calls: int, met: bool) -> None:
-    """Ten were admitted; each of nine buckets may be asked at once, and once more in a second."""
-    counted = Counted(Cost(calls), 100, 10, 1.0)
-    assert only("shared-refusals", [row(OURS, None, None, counted)]).met is met
+@pytest.mark.parametrize(
+    ("cost", "beyond"),
+    [
+        (Cost(28, refused=18), 0),
+        (Cost(28, refused=18, again=1), 1),
+        (Cost(30, refused=18), 2),
+    ],
+)
+def test_calls_for_refusals(cost: Cost, beyond: int) -> None:
+    """Ten were admitted. Each of nine buckets was asked in two seconds."""
+    counted = Counted(cost, 100, 10, 1.0)
+    found = only("shared-refusals", [row(OURS, None, None, counted)])
+    assert found.found.startswith(f"{beyond} for 90 refusals")
+    assert found.met is (beyond == 0)
+
+
+@pytest.mark.parametrize(("last", "met"), [(800.0, True), (799.0, False)])
+def test_the_server_is_as_fast_at_the_end(last: float, met: bool) -> None:
+    before = row(BARE, None, None)
+    after = replace(before, typical=replace(before.typical, calls_per_s=last))
+    (found,) = targets([(FIRST, [before]), (LAST, [after])])
+    assert found.met is met
 
 
 def test_nothing_is_said_of_what_was_not_measured() -> None:
