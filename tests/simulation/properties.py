@@ -217,7 +217,7 @@ def _consumed(history: list[Applied]) -> dict[str, int]:
         for name, amount_milli in deltas_milli(applied.write).items():
             if amount_milli and name in applied.after.cells:
                 total[name] = total.get(name, 0) + amount_milli
-    return {name: amount_milli // MILLI for name, amount_milli in total.items()}
+    return {name: amount_milli // MILLI for name, amount_milli in total.items() if amount_milli}
 
 
 def check_charges(world: World) -> None:

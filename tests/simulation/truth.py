@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import count, product
 
 from zae_limiter.backends.memory import MemoryStore
+from zae_limiter.backends.memory.readings import forget
 from zae_limiter.core.audit import AuditEvent
 from zae_limiter.core.composite import Bucket, BucketAddress
 from zae_limiter.core.hierarchy import ConfigSlot, decide, slots
@@ -94,16 +95,17 @@ class TrueStore(MemoryStore):
     def __init__(self, scheduler: Scheduler, apply: Apply = apply, *, metered: bool) -> None:
         super().__init__(apply)
         self.truth = Truth(scheduler)
-        self._items = self.buckets._tables.buckets  # type: ignore[attr-defined]
+        self._tables = self.buckets._tables  # type: ignore[attr-defined]
         self.buckets = _TrueBuckets(self.buckets, self.truth, metered)
         self.configs = _TrueConfigs(self.configs, self.truth)
 
     def expire(self) -> None:
         """Drop the items whose time is over, as a store may at any moment."""
         now_ms = self.truth.scheduler.now_ms
-        for address in [a for a, item in self._items.items() if item.is_expired(now_ms)]:
-            del self._items[address]
-            self.truth.expired.add(address.home)
+        items = self._tables.buckets
+        expired = {address for address, item in items.items() if item.is_expired(now_ms)}
+        forget(self._tables, lambda address: address in expired)
+        self.truth.expired.update(address.home for address in expired)
 
 
 class _TrueBuckets:

@@ -11,6 +11,7 @@ A full cell has no remainder: what would accrue above the ceiling never existed.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from .limit import MILLI, Limit, LimitSet
@@ -91,11 +92,14 @@ class Bucket(NamedTuple):
         return self.expires_at_s is not None and self.expires_at_s * 1000 <= now_ms
 
 
+# Buckets with the same limit share the numbers that describe it: they are most of a cell.
+@lru_cache(maxsize=4096)
 def cell_of(limit: Limit) -> Cell:
     """A full cell."""
+    capacity_milli = limit.capacity * MILLI
     return Cell(
-        limit.capacity * MILLI,
-        limit.capacity * MILLI,
+        capacity_milli,
+        capacity_milli,
         limit.refill_amount * MILLI,
         limit.refill_period_seconds * 1000,
     )
@@ -134,6 +138,26 @@ def renewed(
         bucket.shard_count,
         bucket.parent_id,
         bucket.cascade,
+        bucket.dormant,
+    )
+
+
+def owned(
+    bucket: Bucket, expires_at_s: int | None, parent_id: str | None, cascade: bool
+) -> Bucket:
+    """The bucket with this lifetime and owner. In the same way: the lifetime of one that is not
+    used all the time is another at each acquire."""
+    return Bucket(
+        bucket.cells,
+        bucket.refilled_at_ms,
+        bucket.fingerprint,
+        bucket.recent,
+        bucket.acquires,
+        expires_at_s,
+        bucket.shard,
+        bucket.shard_count,
+        parent_id,
+        cascade,
         bucket.dormant,
     )
 

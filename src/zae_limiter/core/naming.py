@@ -73,15 +73,17 @@ def _printable(value: str) -> str:
     return value.encode("utf-8", "backslashreplace").decode()
 
 
-# Valid names recur on every call; bounded caches make checking them again cost nothing.
-_identifier = lru_cache(maxsize=8192)(partial(_check, _IDENTIFIER))
+# The names of limits and resources are few and recur on every call, so that bounded caches make
+# checking them again cost nothing. Entities may be more than any cache holds.
+_is_identifier = _IDENTIFIER.pattern.fullmatch
 _limit_name = lru_cache(maxsize=1024)(partial(_check, _LIMIT_NAME))
 _resource = lru_cache(maxsize=1024)(partial(_check, _RESOURCE))
 
 
 def validate_identifier(value: str, field: str = "entity_id") -> str:
     """An entity id, parent id or principal."""
-    return _identifier(field, value) if type(value) is str else _check(_IDENTIFIER, field, value)
+    is_valid = type(value) is str and len(value) <= _IDENTIFIER.max_chars and _is_identifier(value)
+    return value if is_valid else _check(_IDENTIFIER, field, value)
 
 
 def validate_limit_name(value: str, field: str = "name") -> str:

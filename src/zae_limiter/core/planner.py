@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from .composite import Bucket, at, covers, full_bucket, take, time_to_fill_ms
+from .composite import Bucket, at, covers, full_bucket, owned, take, time_to_fill_ms
 from .limit import LimitSet
 from .naming import WCU
 from .writes import Create, Drain, Fill, Refill, Speculate, Write
@@ -201,7 +201,7 @@ def stamped(intent: Intent, bucket: Bucket, now_ms: int) -> Bucket:
     stamps = (expires_at_s, intent.parent_id, intent.cascade)
     if stamps == (bucket.expires_at_s, bucket.parent_id, bucket.cascade):
         return bucket
-    return bucket._replace(expires_at_s=stamps[0], parent_id=stamps[1], cascade=stamps[2])
+    return owned(bucket, *stamps)
 
 
 def plan_outlasting(bucket: Bucket, operation: str, now_ms: int) -> Refill | None:

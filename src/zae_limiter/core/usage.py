@@ -79,7 +79,7 @@ def _windows(hours: Iterable[UsageHour], window: WindowType) -> Iterator[UsageSn
             hour.counts
         )
     for (start_iso, entity_id, resource), counts in totals.items():
-        counters = {name: n // MILLI for name, n in counts.consumed_milli.items()}
+        counters = {name: n // MILLI for name, n in counts.consumed_milli.items() if n}
         yield UsageSnapshot(
             entity_id, resource, start_iso, ends[start_iso], window, counters, counts.events
         )

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...core.composite import Bucket, BucketAddress
-from ...core.usage import consumption
-from ...core.windows import hour_start_ms
 from ...core.writes import Granted, Outcome, Write
-from .tables import Tables, drop
+from .readings import forget, note
+from .tables import Tables
 
 _FIRST_SWEEP_AT = 1024
 
@@ -25,9 +24,10 @@ class MemoryBuckets:
 
     async def write(self, address: BucketAddress, write: Write) -> Outcome:
         with self._tables.lock:
-            outcome = self._apply(write, self._tables.buckets.get(address))
+            before = self._tables.buckets.get(address)
+            outcome = self._apply(write, before)
             if isinstance(outcome, Granted):
-                self._keep(address, write.at_ms, outcome.bucket)
+                self._keep(address, write.at_ms, before, outcome.bucket)
             return outcome
 
     async def write_all(self, writes: Sequence[tuple[BucketAddress, Write]]) -> list[Outcome]:
@@ -37,32 +37,25 @@ class MemoryBuckets:
             if all(isinstance(outcome, Granted) for outcome in outcomes):
                 for (address, write), outcome in zip(writes, outcomes, strict=True):
                     assert isinstance(outcome, Granted)
-                    self._keep(address, write.at_ms, outcome.bucket)
+                    self._keep(address, write.at_ms, found.get(address), outcome.bucket)
             return outcomes
 
-    def _keep(self, address: BucketAddress, at_ms: int, after: Bucket) -> None:
-        buckets = self._tables.buckets
-        before = buckets.get(address)
-        if after is before:
-            return
-        buckets[address] = after
-        self._count(address, at_ms, before, after)
-        if before is None:
-            self._sweep(at_ms)
-
-    def _count(
+    def _keep(
         self, address: BucketAddress, at_ms: int, before: Bucket | None, after: Bucket
     ) -> None:
-        namespace_id, entity_id, resource, _ = address
-        key = (namespace_id, entity_id, resource, hour_start_ms(at_ms))
-        self._tables.usage[key].add(consumption(before, after))
+        if after is before:
+            return
+        note(self._tables, address, at_ms, before, after)
+        self._tables.buckets[address] = after
+        if before is None:
+            self._sweep(at_ms)
 
     def _sweep(self, now_ms: int) -> None:
         """Forget expired buckets each time their number has doubled: a constant cost each."""
         buckets = self._tables.buckets
         if len(buckets) < self._sweep_at:
             return
-        drop(buckets, lambda address: buckets[address].is_expired(now_ms))
+        forget(self._tables, lambda address: buckets[address].is_expired(now_ms))
         self._sweep_at = max(_FIRST_SWEEP_AT, 2 * len(buckets))
 
     async def read(self, addresses: Sequence[BucketAddress]) -> dict[BucketAddress, Bucket]:

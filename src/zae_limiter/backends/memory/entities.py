@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from ...core.audit import AuditEvent
 from ...core.models import Entity
+from .readings import forget
 from .tables import Tables, drop
 
 
@@ -51,11 +52,12 @@ class MemoryEntities:
         tables = self._tables
         owner = (namespace_id, entity_id)
         with tables.lock:
+            # Buckets first: what they have used goes with the rest of the usage.
             deleted = (
-                drop(tables.entities, lambda key: key == owner)
+                forget(tables, lambda key: key[:2] == owner)
+                + drop(tables.entities, lambda key: key == owner)
                 + drop(tables.configs, lambda key: (key[0], key[1].entity_id) == owner)
                 + drop(tables.usage, lambda key: key[:2] == owner)
-                + drop(tables.buckets, lambda key: key[:2] == owner)
             )
             if deleted:
                 tables.record(namespace_id, event.with_details(records_deleted=deleted))

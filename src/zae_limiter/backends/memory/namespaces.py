@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from ...ports.repository_protocol import NamespaceRecord
 from ..states import still_active
+from .readings import forget
 from .tables import Tables, drop
 
 
@@ -57,8 +58,9 @@ class MemoryNamespaces:
             if record is not None and record.status == "active":
                 raise still_active(record)
             tables.namespaces.pop(namespace_id, None)
-            data = (tables.buckets, tables.configs, tables.entities, tables.audit, tables.usage)
-            return sum(drop(table, lambda key: key[0] == namespace_id) for table in data)
+            data = (tables.configs, tables.entities, tables.audit, tables.usage)
+            purged = forget(tables, lambda key: key.namespace_id == namespace_id)
+            return purged + sum(drop(table, lambda key: key[0] == namespace_id) for table in data)
 
     def _active(self, name: str) -> NamespaceRecord | None:
         records = self._tables.namespaces.values()

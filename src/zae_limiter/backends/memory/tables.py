@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...core.audit import AuditEvent
 from ...core.composite import Bucket, BucketAddress
@@ -19,12 +19,23 @@ from ...ports.repository_protocol import NamespaceRecord
 UsageKey = tuple[str, str, str, int]  # namespace id, entity id, resource, start of the hour
 
 
+class Reading(NamedTuple):
+    """How the counters of a bucket stood before its first write of an hour."""
+
+    hour_ms: int
+    counts: UsageCounts
+
+
 @dataclass(slots=True)
 class Tables:
-    """Everything stored. Hold the lock while touching any of it."""
+    """Everything stored. Hold the lock while touching any of it.
+
+    `readings` are those of `buckets`. `usage` holds what was used before them.
+    """
 
     lock: AbstractContextManager[object]
     buckets: dict[BucketAddress, Bucket] = field(default_factory=dict)
+    readings: dict[BucketAddress, Reading] = field(default_factory=dict)
     configs: dict[tuple[str, ConfigSlot], LimiterConfig] = field(default_factory=dict)
     entities: dict[tuple[str, str], Entity] = field(default_factory=dict)
     namespaces: dict[str, NamespaceRecord] = field(default_factory=dict)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ...core.models import UsageSnapshot
 from ...core.usage import UsageHour, snapshots
 from ...ports.repository_protocol import UsageQuery
 from ..paging import page_snapshots
+from .readings import current_hours
 from .tables import Tables
 
 
@@ -20,11 +23,18 @@ class MemoryUsage:
     ) -> tuple[list[UsageSnapshot], str | None]:
         with self._tables.lock:
             hours = [
-                UsageHour(entity_id, resource, start_ms, counts)
-                for (ns, entity_id, resource, start_ms), counts in self._tables.usage.items()
-                if ns == namespace_id
-                and query.entity_id in (None, entity_id)
-                and query.resource in (None, resource)
+                hour
+                for hour in _hours(self._tables, namespace_id)
+                if query.entity_id in (None, hour.entity_id)
+                and query.resource in (None, hour.resource)
             ]
             found = snapshots(hours, query.window_type)
         return page_snapshots(found, query, limit, cursor)
+
+
+def _hours(tables: Tables, namespace_id: str) -> Iterator[UsageHour]:
+    """An hour may come in several parts: from the table and from each shard of a bucket."""
+    for (owner, entity_id, resource, start_ms), counts in tables.usage.items():
+        if owner == namespace_id:
+            yield UsageHour(entity_id, resource, start_ms, counts)
+    yield from current_hours(tables, namespace_id)
