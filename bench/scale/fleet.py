@@ -80,13 +80,20 @@ class Fleet:
 
     @property
     def rcu_per_s(self) -> float:
-        """Reads of configuration."""
-        return self.misses_per_s * config_reads().records
+        """Reads of configuration: an entity's own with each miss, and what all share once in
+        the lifetime of each process's cache."""
+        first, other = config_reads()
+        return self.misses_per_s * other.rcu + self._lifetimes_per_s * (first.rcu - other.rcu)
 
     @property
     def system_rcu_per_s(self) -> float:
         """Reads of the one record that all share."""
-        return self.misses_per_s * config_reads().system_records
+        first, other = config_reads()
+        return self.misses_per_s * other.system_rcu + self._lifetimes_per_s * first.system_rcu
+
+    @property
+    def _lifetimes_per_s(self) -> float:
+        return self.processes / self.cache_ttl_s
 
     @property
     def storage_bytes(self) -> int:
@@ -174,7 +181,7 @@ def _cells(fleet: Fleet) -> list[str]:
         f"{fleet.wcu_per_s:,.0f}",
         f"{fleet.misses_per_s:,.0f}",
         f"{fleet.rcu_per_s:,.0f}",
-        f"{fleet.system_rcu_per_s:,.0f}",
+        f"{fleet.system_rcu_per_s:.3g}",
         f"{fleet.partitions:,}",
         f"{fleet.storage_bytes / 1e9:.1f}",
         f"{fleet.on_demand_dollars:,.0f}",

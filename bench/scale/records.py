@@ -8,6 +8,7 @@ from random import Random
 
 from zae_limiter import Limit
 from zae_limiter.backends.dynamodb.bucket_codec import encode_bucket
+from zae_limiter.backends.dynamodb.configs import are_neighbours
 from zae_limiter.backends.dynamodb.wire.values import Item
 from zae_limiter.backends.memory import MemoryStore
 from zae_limiter.core.composite import BucketAddress, full_bucket, take
@@ -29,36 +30,42 @@ _LIMITS = [Limit.per_minute("rpm", 600), Limit.per_minute("tpm", 100_000)]
 
 
 @dataclass(frozen=True, slots=True)
-class ConfigReads:
-    """What a process reads when it knows nothing of a key: records, and how many of them are
-    the one record that all keys share."""
+class ConfigRead:
+    """What a process reads that knows nothing of a key: read units, and how many of them are
+    those of the one record that all keys share."""
 
-    records: float
-    system_records: float
+    rcu: int
+    system_rcu: int
 
 
-def config_reads(keys: int = 100) -> ConfigReads:
-    """The average over keys that come one after the other."""
+def config_reads() -> tuple[ConfigRead, ConfigRead]:
+    """For the first key in a lifetime of the cache, and for any other."""
     store = _Counting()
     scope = Scope(store, VirtualIo(Events(), Random(0), 0), "n")
-    for number in range(keys):
-        run(resolve(scope, f"key-{number}", _RESOURCE))
-    return ConfigReads(store.records / keys, store.system_records / keys)
+    for entity_id in ("first", "other"):
+        run(resolve(scope, entity_id, _RESOURCE))
+    first, other = store.reads
+    return first, other
+
+
+def config_rcu(slots: Sequence[ConfigSlot], entity_id: str | None) -> int:
+    """One for each record, but one for all of a key's own, which a query finds together."""
+    if entity_id is not None and are_neighbours(entity_id, slots):
+        return 1
+    return len(slots) + (entity_id is not None)
 
 
 class _Counting(MemoryStore):
     def __init__(self) -> None:
         super().__init__()
-        self.records = 0
-        self.system_records = 0
+        self.reads: list[ConfigRead] = []
         self._read = self.configs.read
         self.configs.read = self._counted  # type: ignore[method-assign]
 
     async def _counted(
         self, namespace_id: str, slots: Sequence[ConfigSlot], entity_id: str | None = None
     ) -> ConfigPage:
-        self.records += len(slots) + (entity_id is not None)
-        self.system_records += SYSTEM_SLOT in slots
+        self.reads.append(ConfigRead(config_rcu(slots, entity_id), SYSTEM_SLOT in slots))
         return await self._read(namespace_id, slots, entity_id)
 
 

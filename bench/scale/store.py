@@ -10,6 +10,7 @@ from zae_limiter.core.hierarchy import ConfigSlot
 from zae_limiter.core.writes import Create, Granted, Outcome, Write
 from zae_limiter.ports.repository_protocol import Buckets, ConfigPage, Configs
 
+from .records import config_rcu
 from .table import Table
 
 Addressed = tuple[BucketAddress, Write]
@@ -102,7 +103,7 @@ class _ModelConfigs:
         self, namespace_id: str, slots: Sequence[ConfigSlot], entity_id: str | None = None
     ) -> ConfigPage:
         async def carry_out() -> ConfigPage:
-            self._table.tally.rcu += len(slots) + (entity_id is not None)
+            self._table.tally.rcu += config_rcu(slots, entity_id)
             return await self._configs.read(namespace_id, slots, entity_id)
 
         return await self._table.read({}, carry_out)

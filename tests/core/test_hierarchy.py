@@ -5,7 +5,14 @@ from typing import get_args
 
 import pytest
 
-from zae_limiter.core.hierarchy import SYSTEM_SLOT, ConfigSlot, decide, slots
+from zae_limiter.core.hierarchy import (
+    SYSTEM_SLOT,
+    ConfigSlot,
+    decide,
+    own_slots,
+    shared_slots,
+    slots,
+)
 from zae_limiter.core.limit import Limit
 from zae_limiter.core.models import ConfigSource, LimiterConfig
 
@@ -20,13 +27,20 @@ SAID = {source: LimiterConfig((Limit.per_minute(f"{source}-limit", 1),)) for sou
 
 
 def test_the_strongest_level_comes_first() -> None:
-    assert list(slots("key", "gpt-4")) == list(SLOTS.items())
+    assert slots("key", "gpt-4") == tuple(SLOTS.values())
     assert SLOTS["system"] == SYSTEM_SLOT
 
 
 def test_for_the_default_resource_only_the_entity_and_the_system_can_say() -> None:
-    expected = [(source, SLOTS[source]) for source in ("entity_default", "system")]
-    assert list(slots("key", "_default_")) == expected
+    assert slots("key", "_default_") == (SLOTS["entity_default"], SLOTS["system"])
+
+
+@pytest.mark.parametrize("resource", ["gpt-4", "_default_"])
+def test_places_are_either_the_entitys_own_or_shared_by_all(resource: str) -> None:
+    own, shared = own_slots("key", resource), shared_slots(resource)
+    assert own + shared == slots("key", resource)
+    assert {slot.entity_id for slot in own} == {"key"}
+    assert {slot.entity_id for slot in shared} == {None}
 
 
 @pytest.mark.parametrize("present", list(product([False, True], repeat=4)))
@@ -34,7 +48,7 @@ def test_the_first_level_that_has_limits_wins_as_a_whole(present: tuple[bool, ..
     there = [source for source, is_there in zip(SOURCES, present, strict=True) if is_there]
     stored = {SLOTS[source]: SAID[source] for source in there}
     expected = (SAID[there[0]].limits, there[0]) if there else (None, None)
-    assert decide("key", "gpt-4", stored) == expected
+    assert decide(slots("key", "gpt-4"), stored) == expected
 
 
 @pytest.mark.parametrize("silent", [None, LimiterConfig(), LimiterConfig(())])
@@ -47,7 +61,7 @@ def test_a_level_without_limits_is_passed_over(
         for source, is_there in zip(SOURCES, present, strict=True)
     }
     there = [source for source, is_there in zip(SOURCES, present, strict=True) if is_there]
-    assert decide("key", "gpt-4", stored)[1] == (there[0] if there else None)
+    assert decide(slots("key", "gpt-4"), stored)[1] == (there[0] if there else None)
 
 
 def test_what_is_said_of_others_does_not_count() -> None:
@@ -57,4 +71,4 @@ def test_what_is_said_of_others_does_not_count() -> None:
         ConfigSlot(None, "gpt-3"): SAID["resource"],
         SYSTEM_SLOT: SAID["system"],
     }
-    assert decide("key", "gpt-4", stored) == (SAID["system"].limits, "system")
+    assert decide(slots("key", "gpt-4"), stored) == (SAID["system"].limits, "system")

@@ -129,6 +129,12 @@ def test_a_key_that_is_always_known_is_read_once_a_lifetime() -> None:
     assert cold.misses_per_s == pytest.approx(1000, rel=1e-3)
 
 
+def test_what_all_keys_share_is_read_once_a_lifetime_by_each_process() -> None:
+    many = Fleet("", (Level(10**6),), acquires_per_s=1000, processes=30, cache_ttl_s=60)
+    assert many.system_rcu_per_s == 0.5
+    assert many.rcu_per_s == pytest.approx(many.misses_per_s + 4 * 0.5)
+
+
 def test_levels_and_adjusts_are_writes() -> None:
     alone = Fleet("alone", (Level(10),), acquires_per_s=100, homes=1)
     assert alone.wcu_per_s == 100
@@ -138,14 +144,15 @@ def test_levels_and_adjusts_are_writes() -> None:
 
 
 def test_money_is_units_times_prices() -> None:
-    alone = Fleet("alone", (Level(10),), acquires_per_s=100, homes=1)
+    alone = Fleet("alone", (Level(10),), acquires_per_s=100, processes=1, homes=1)
     month_s = 730 * 3600
     writes, reads = 100 * month_s * 0.625e-6, alone.rcu_per_s * month_s * 0.125e-6
     assert alone.on_demand_dollars == pytest.approx(writes + reads, rel=1e-4)
     assert alone.per_million(alone.on_demand_dollars) == pytest.approx(0.625, rel=0.01)
 
 
-def test_a_key_is_read_in_a_few_records_and_stored_in_a_few_hundred_bytes() -> None:
-    reads = config_reads()
-    assert 0 <= reads.system_records <= 1 < reads.records <= 5.01
+def test_a_key_is_one_unit_to_read_and_stored_in_a_few_hundred_bytes() -> None:
+    first, other = config_reads()
+    assert (first.rcu, first.system_rcu) == (5, 1)
+    assert (other.rcu, other.system_rcu) == (1, 0)
     assert 1024 < bucket_bytes() < 2048

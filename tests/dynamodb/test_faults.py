@@ -365,7 +365,7 @@ async def test_against_a_silent_server_a_write_is_waited_for_and_once_asked_afte
             assert await asked_for(proxy, limiter, "key") == ["UpdateItem", "BatchGetItem"]
             of_both = await asked_for(proxy, limiter, "child")
             assert sorted(of_both) == ["BatchGetItem"] * 2 + ["UpdateItem"] * 2
-            assert await asked_for(proxy, limiter, "new") == ["BatchGetItem"]
+            assert await asked_for(proxy, limiter, "new") == ["Query"]
             assert not await limiter.is_available(timeout=0.1)
 
 

@@ -1,12 +1,20 @@
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.drivers import SHARED, World, limiter_on, take
 from zae_limiter import Limit, LimiterConfig, RateLimiter, Repository, ValidationError
-from zae_limiter.core.hierarchy import ConfigSlot
-from zae_limiter.flows.config_cache import ConfigCache, Resolution
+from zae_limiter.core.hierarchy import SYSTEM_SLOT, ConfigSlot
+from zae_limiter.core.models import ConfigSource
+from zae_limiter.core.naming import DEFAULT_RESOURCE
+from zae_limiter.flows.config_cache import ConfigCache
+from zae_limiter.flows.resolution import Defaults, Record, Resolution
 from zae_limiter.flows.resolve import resolve
+from zae_limiter.flows.verdicts import Verdict
 from zae_limiter.testing import ManualClock
 
 
@@ -96,13 +104,62 @@ async def test_forgetting_an_entity_or_a_resource_keeps_the_others(world: World)
     assert await remembered() == [4, 3, 4, 1]
 
 
-async def test_the_system_record_comes_along_with_every_other_read(world: World) -> None:
-    """It has no lifetime of its own: a new entity's first read renews it for that entity."""
-    here = limiter_on(world.stranger())
+async def test_what_all_share_is_remembered_for_its_lifetime_whoever_asks(world: World) -> None:
+    here = limiter_on(world.stranger(cache_ttl=30))
     await world.repository.set_system_defaults(rpm(1))
     assert await capacity(here, "a") == 1
     await world.repository.set_system_defaults(rpm(2))
-    assert await capacity(here, "b") == 2
+    world.clock.advance(29.999)
+    assert [await capacity(here, entity) for entity in ("a", "b")] == [1, 1]
+    world.clock.advance(0.001)
+    assert [await capacity(here, entity) for entity in ("a", "b", "c")] == [2, 2, 2]
+
+
+@pytest.mark.parametrize("level", get_args(ConfigSource))
+async def test_a_change_at_any_level_arrives_within_the_lifetime_whenever_the_others_were_read(
+    world: World, level: ConfigSource
+) -> None:
+    """`first` is known since the beginning, `late` since a while after."""
+    other, here = world.repository, limiter_on(world.stranger(cache_ttl=30))
+
+    async def set_level(capacity: int) -> None:
+        match level:
+            case "entity" | "entity_default":
+                for entity_id in ("first", "late"):
+                    resource = "gpt-4" if level == "entity" else DEFAULT_RESOURCE
+                    await other.set_limits(entity_id, rpm(capacity), resource)
+            case "resource":
+                await other.set_resource_defaults("gpt-4", rpm(capacity))
+            case "system":
+                await other.set_system_defaults(rpm(capacity))
+
+    await set_level(1)
+    assert await capacity(here, "first") == 1
+    world.clock.advance(20)
+    assert await capacity(here, "late") == 1
+    await set_level(2)
+    world.clock.advance(9.999)
+    assert await capacity(here, "first") == 1
+    world.clock.advance(0.001)
+    assert await capacity(here, "first") == 2
+    world.clock.advance(20)
+    assert await capacity(here, "late") == 2
+
+
+async def test_what_is_known_of_an_entity_outlives_what_all_share(world: World) -> None:
+    """Which is read again by the first who needs it, and by nobody else."""
+    await world.repository.set_system_defaults(rpm(1))
+    await world.repository.create_entity("late", parent_id="org", cascade=True)
+    await world.repository.set_limits("own", rpm(3))
+    scope = world.stranger(cache_ttl=30).scope
+    await resolve(scope, "first", "gpt-4")
+    world.clock.advance(20)
+    before = {entity: await resolve(scope, entity, "gpt-4") for entity in ("late", "own", "bare")}
+    world.clock.advance(15)
+    misses = scope.cache.stats().misses
+    for entity, known in before.items():
+        assert await resolve(scope, entity, "gpt-4") is known
+    assert scope.cache.stats().misses - misses == 2, "the records of the resource and the system"
 
 
 async def test_a_change_made_here_is_seen_at_once_by_all_limiters_on_the_repository(
@@ -159,43 +216,54 @@ async def test_a_warm_acquire_reads_no_configuration(world: World) -> None:
     assert world.repository.get_cache_stats().misses == misses
 
 
-NOTHING = Resolution(None, None, None, None, False)
+NOBODY = Resolution(None, None, None, None, False)
 
 
-def test_the_cache_is_bounded_in_every_part() -> None:
+def kept(cache: ConfigCache, entity_id: str, since_ms: int, until_ms: int) -> Verdict:
+    """What the cache makes of a verdict."""
+    verdict = Verdict("gpt-4", since_ms, until_ms, NOBODY)
+    cache.keep(cache.generation, entity_id, verdict, since_ms)
+    found = cache.verdict(entity_id, "gpt-4")
+    assert found is not None
+    return found
+
+
+def test_records_are_bounded() -> None:
     cache = ConfigCache(ttl_seconds=60, max_entries=10)
-    for number in range(1_000):
-        slot = ConfigSlot(resource=f"model-{number}")
-        cache.keep(
-            0, {slot: (60_000, LimiterConfig())}, (f"key-{number}", "gpt-4"), (60_000, NOTHING)
-        )
-    assert cache.stats().size == 20
-    newest = [ConfigSlot(resource=f"model-{number}") for number in range(990, 1_000)]
-    assert list(cache.fresh_slots(newest, 59_999)) == newest
-    assert cache.fresh_slots(newest, 60_000) == {}
-    assert cache.resolution("key-990", "gpt-4", 0) is NOTHING
-    assert cache.resolution("key-989", "gpt-4", 0) is None
+    places = [ConfigSlot(resource=f"model-{number}") for number in range(1_000)]
+    for slot in places:
+        cache.keep_records(0, {slot: Record(0, LimiterConfig())})
+    assert cache.stats().size == 10
+    assert list(cache.records(places, 59_999)) == places[-10:]
+    assert cache.records(places, 60_000) == {}
 
 
-def test_the_resources_of_one_entity_are_bounded_too() -> None:
-    cache = ConfigCache(ttl_seconds=60, max_entries=10)
-    for number in range(1_000):
-        cache.keep(0, {}, ("key-1", f"model-{number}"), (60_000, NOTHING))
-        assert cache.stats().size <= 10
+def test_entities_that_come_at_about_the_same_time_share_a_verdict() -> None:
+    cache = ConfigCache(ttl_seconds=64)
+    first = kept(cache, "a", 0, 64_000)
+    assert kept(cache, "b", 1_000, 65_000) is first
+    assert kept(cache, "c", 1_001, 65_001) is not first
 
 
-def test_an_entity_is_forgotten_with_all_its_resources() -> None:
+@given(moments=st.lists(st.tuples(st.integers(0, 300_000), st.integers(0, 60_000)), max_size=30))
+def test_a_shared_verdict_never_lasts_longer(moments: list[tuple[int, int]]) -> None:
     cache = ConfigCache(ttl_seconds=60)
-    pairs = [(entity, resource) for entity in ("a", "b") for resource in ("x", "y")]
-    for pair in pairs:
-        cache.keep(0, {}, pair, (60_000, NOTHING))
-    cache.invalidate("a")
-    assert [pair for pair in pairs if cache.resolution(*pair, 0)] == [("b", "x"), ("b", "y")]
-    cache.invalidate("b", "x")
-    assert [pair for pair in pairs if cache.resolution(*pair, 0)] == [("b", "y")]
-    cache.invalidate("b", "y")
-    cache.invalidate("b")
+    for number, (since_ms, known_for_ms) in enumerate(moments):
+        until_ms = since_ms + 60_000 - known_for_ms
+        found = kept(cache, f"key-{number}", since_ms, until_ms)
+        assert since_ms - 60_000 // 64 <= found.since_ms <= since_ms
+        assert until_ms - 60_000 // 64 <= found.until_ms <= until_ms
+
+
+def test_nothing_is_kept_over_a_change() -> None:
+    cache = ConfigCache()
+    generation = cache.generation
+    cache.invalidate("somebody")
+    cache.keep(generation, "key-1", Verdict("gpt-4", 0, 60_000, NOBODY), 0)
+    cache.keep_records(generation, {SYSTEM_SLOT: Record(0, None)})
+    cache.keep_defaults(generation, "gpt-4", Defaults(0, NOBODY))
     assert cache.stats().size == 0
+    assert cache.shared("gpt-4", 0) == {}
 
 
 async def test_a_clock_that_is_put_back_makes_nothing_last_longer(world: World) -> None:

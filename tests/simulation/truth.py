@@ -65,12 +65,12 @@ class Truth:
         self, entity_id: str, resource: str, since_ms: int, until_ms: int
     ) -> set[LimitSet]:
         """Every decision that records of this interval can lead to."""
-        places = [slot for _, slot in slots(entity_id, resource)]
+        places = slots(entity_id, resource)
         said = [list(self._said(slot, since_ms, until_ms)) for slot in places]
         found = set()
         for combination in product(*said):
             stored = {s: LimiterConfig(x) for s, x in zip(places, combination, strict=True)}
-            limits, _ = decide(entity_id, resource, stored)
+            limits, _ = decide(places, stored)
             if limits is not None:
                 found.add(LimitSet.of(limits))
         return found

@@ -7,7 +7,8 @@ The first level that has limits wins as a whole: levels are never merged.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from .limit import Limit
@@ -24,25 +25,43 @@ class ConfigSlot(NamedTuple):
     resource: str | None = None
 
 
+Slots = tuple[ConfigSlot, ...]
 SYSTEM_SLOT = ConfigSlot()
 
 
-def slots(entity_id: str, resource: str) -> Iterator[tuple[ConfigSource, ConfigSlot]]:
+def slots(entity_id: str, resource: str) -> Slots:
     """The places that decide for this entity and resource, the strongest first."""
-    if resource != DEFAULT_RESOURCE:
-        yield "entity", ConfigSlot(entity_id, resource)
-    yield "entity_default", ConfigSlot(entity_id, DEFAULT_RESOURCE)
-    if resource != DEFAULT_RESOURCE:
-        yield "resource", ConfigSlot(resource=resource)
-    yield "system", SYSTEM_SLOT
+    return own_slots(entity_id, resource) + shared_slots(resource)
+
+
+def own_slots(entity_id: str, resource: str) -> Slots:
+    """Those that are the entity's own."""
+    default = ConfigSlot(entity_id, DEFAULT_RESOURCE)
+    if resource == DEFAULT_RESOURCE:
+        return (default,)
+    return ConfigSlot(entity_id, resource), default
+
+
+@lru_cache(maxsize=4096)
+def shared_slots(resource: str) -> Slots:
+    """Those that it shares with all other entities."""
+    if resource == DEFAULT_RESOURCE:
+        return (SYSTEM_SLOT,)
+    return ConfigSlot(resource=resource), SYSTEM_SLOT
 
 
 def decide(
-    entity_id: str, resource: str, stored: Mapping[ConfigSlot, LimiterConfig | None]
+    places: Sequence[ConfigSlot], stored: Mapping[ConfigSlot, LimiterConfig | None]
 ) -> tuple[tuple[Limit, ...] | None, ConfigSource | None]:
-    """The limits in force, and the level that said so."""
-    for source, slot in slots(entity_id, resource):
+    """The limits in force, and the level that said so. `places`: the strongest first."""
+    for slot in places:
         config = stored.get(slot)
         if config is not None and config.limits:
-            return config.limits, source
+            return config.limits, _source(slot)
     return None, None
+
+
+def _source(slot: ConfigSlot) -> ConfigSource:
+    if slot.entity_id is not None:
+        return "entity_default" if slot.resource == DEFAULT_RESOURCE else "entity"
+    return "system" if slot.resource is None else "resource"

@@ -12,7 +12,7 @@ from ..core.hierarchy import MAX_LEVELS
 from ..core.limit import MILLI, Limit, LimitSet, validate_limits
 from ..core.naming import validate_consume, validate_identifier, validate_resource
 from .charge import Charge, intent_for, require_known
-from .config_cache import Resolution
+from .resolution import Resolution
 from .resolve import resolve
 from .scope import Scope
 

@@ -16,7 +16,7 @@ from ..core.limit import LimitSet
 from ..core.models import LimitStatus
 from ..core.naming import WCU
 from ..core.planner import Intent
-from .config_cache import Resolution
+from .resolution import Resolution
 
 if TYPE_CHECKING:
     from .scope import Scope

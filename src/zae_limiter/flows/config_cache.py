@@ -1,47 +1,30 @@
 """What a process remembers of stored configuration, for a bounded time and in bounded space.
 
-Two layers. Records: those that many entities share, present or known to be absent.
-Resolutions: what was decided for an entity and resource, which is all that is remembered of
-an entity's own records: a process may see a great many entities, most of which have none.
-The system record has no lifetime of its own: every read of other records brings it along.
+Two layers. Records: those that many entities share, present or known to be absent. Verdicts:
+what was decided for an entity and resource, which is all that is remembered of an entity's own
+records: a process may see a great many entities, most of which have none.
+
+Every record counts for the same time from when it was read, and a verdict no longer than any
+record that it rests on. So a change at any level arrives within that time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import TypeVar
 
-from ..core.hierarchy import SYSTEM_SLOT, ConfigSlot
-from ..core.limit import LimitSet
-from ..core.models import (
-    CacheStats,
-    ConfigSource,
-    LimiterConfig,
-    OnUnavailableAction,
-)
+from ..core.hierarchy import SYSTEM_SLOT, ConfigSlot, shared_slots
+from ..core.models import CacheStats, OnUnavailableAction
 from ..core.naming import DEFAULT_RESOURCE
 from .bounded import Bounded
-from .bounded_pairs import BoundedPairs
 from .forks import new_lock
+from .resolution import Defaults, Record, Resolution
+from .verdicts import Verdict, Verdicts
 
-V = TypeVar("V")
-MAX_ENTRIES = 100_000
-
-
-@dataclass(frozen=True, slots=True)
-class Resolution:
-    """What is in force for an entity and resource."""
-
-    limits: LimitSet | None
-    source: ConfigSource | None
-    on_unavailable: OnUnavailableAction | None
-    parent_id: str | None
-    cascade: bool
-
-
-Kept = tuple[int, V]
-"""A value, and the time until which it counts, first."""
+MAX_ENTRIES = 1_000_000
+_MAX_RECORDS = 10_000
+_MAX_RECENT = 4096
+# Verdicts that end within this part of their lifetime are one: the least of them.
+_STEPS = 64
 
 
 class ConfigCache:
@@ -55,59 +38,70 @@ class ConfigCache:
         self.last_on_unavailable: OnUnavailableAction | None = None
         self.ttl_ms = int(ttl_seconds * 1000)
         self.generation = 0
+        self.hits = 0
+        self.misses = 0
         self._lock = new_lock()
-        self._slots: Bounded[ConfigSlot, Kept[LimiterConfig | None]] = Bounded(max_entries)
-        self._resolutions: BoundedPairs[Kept[Resolution]] = BoundedPairs(max_entries)
-        self._hits = 0
-        self._misses = 0
+        self._records: Bounded[ConfigSlot, Record] = Bounded(min(max_entries, _MAX_RECORDS))
+        self._defaults: Bounded[str, Defaults] = Bounded(_MAX_RECORDS)
+        self._verdicts = Verdicts(max_entries, self.ttl_ms)
+        self._recent: Bounded[tuple[str, Resolution], Verdict] = Bounded(_MAX_RECENT)
+        self.verdict = self._verdicts.get
 
-    def resolution(self, entity_id: str, resource: str, now_ms: int) -> Resolution | None:
-        """What was decided, while every record it came from is still fresh."""
-        kept = self._fresh(self._resolutions.get(entity_id, resource), now_ms)
-        if kept is None:
-            return None
-        self._hits += 1
-        return kept[1]
-
-    def _fresh(self, kept: Kept[V] | None, now_ms: int) -> Kept[V] | None:
-        # What was kept at a time still to come is as old as anybody's guess: the clock was put
+    def is_fresh(self, since_ms: int, now_ms: int) -> bool:
+        """Whether what was seen then still counts."""
+        # What was seen at a time still to come is as old as anybody's guess: the clock was put
         # back, and would make it last that much longer.
-        is_fresh = kept is not None and kept[0] - self.ttl_ms <= now_ms < kept[0]
-        return kept if is_fresh else None
+        return since_ms <= now_ms < since_ms + self.ttl_ms
 
-    def keep(
-        self,
-        generation: int,
-        slots: Mapping[ConfigSlot, Kept[LimiterConfig | None]],
-        pair: tuple[str, str] | None = None,
-        resolution: Kept[Resolution] | None = None,
-    ) -> None:
-        """Remember records, absent ones too, and what was decided for an entity and resource,
-        unless something was forgotten since they were asked for."""
+    def shared(self, resource: str, now_ms: int) -> Defaults | dict[ConfigSlot, Record]:
+        """What holds for entities that have nothing of their own or, where not all of it is
+        fresh, the records that are."""
+        known = self._defaults.get(resource)
+        if known is not None and self.is_fresh(known.since_ms, now_ms):
+            return known
+        return self.records(shared_slots(resource), now_ms)
+
+    def records(self, slots: Iterable[ConfigSlot], now_ms: int) -> dict[ConfigSlot, Record]:
+        """Those of the records that are fresh."""
+        known = {slot: record for slot in slots if (record := self._records.get(slot))}
+        return {slot: r for slot, r in known.items() if self.is_fresh(r.since_ms, now_ms)}
+
+    def keep_records(self, generation: int, records: Mapping[ConfigSlot, Record]) -> None:
+        """Remember records, absent ones too, unless something was forgotten since they were
+        asked for."""
         with self._lock:
             if generation != self.generation:
                 return
-            for slot, config in slots.items():
-                self._slots.put(slot, config)
-            if pair is not None and resolution is not None:
-                self._resolutions.put(*pair, resolution)
-            if SYSTEM_SLOT in slots:
-                system = slots[SYSTEM_SLOT][1]
+            for slot, record in records.items():
+                self._records.put(slot, record)
+            if SYSTEM_SLOT in records:
+                system = records[SYSTEM_SLOT].config
                 self.last_on_unavailable = None if system is None else system.on_unavailable
 
-    def fresh_slots(
-        self, slots: Iterable[ConfigSlot], now_ms: int
-    ) -> dict[ConfigSlot, Kept[LimiterConfig | None]]:
-        """The records that need not be read again, with the time until which that holds."""
-        wanted = [slot for slot in slots if slot != SYSTEM_SLOT]
-        found = {slot: k for slot in wanted if (k := self._fresh(self._slots.get(slot), now_ms))}
-        self._hits += len(found)
-        self._misses += len(wanted) - len(found)
-        return found
+    def keep_defaults(self, generation: int, resource: str, defaults: Defaults) -> None:
+        """Remember what records came to, unless something was forgotten since."""
+        with self._lock:
+            if generation == self.generation:
+                self._defaults.put(resource, defaults)
 
-    def system(self, now_ms: int) -> Kept[LimiterConfig | None] | None:
-        """The system record, if it was seen within the lifetime of the others."""
-        return self._fresh(self._slots.get(SYSTEM_SLOT), now_ms)
+    def keep(self, generation: int, entity_id: str, verdict: Verdict, now_ms: int) -> None:
+        """Remember what was decided for an entity, unless something was forgotten since."""
+        with self._lock:
+            if generation == self.generation:
+                self._verdicts.put(entity_id, self._shared(verdict), now_ms)
+
+    def _shared(self, verdict: Verdict) -> Verdict:
+        """One that says the same and ends hardly earlier, if there is one."""
+        key, step_ms = (verdict.resource, verdict.resolution), self.ttl_ms // _STEPS
+        recent = self._recent.get(key)
+        if (
+            recent is not None
+            and 0 <= verdict.since_ms - recent.since_ms <= step_ms
+            and 0 <= verdict.until_ms - recent.until_ms <= step_ms
+        ):
+            return recent
+        self._recent.put(key, verdict)
+        return verdict
 
     def invalidate(self, entity_id: str | None = None, resource: str | None = None) -> None:
         """Forget what concerns this entity, this resource, or both; everything by default."""
@@ -116,16 +110,19 @@ class ConfigCache:
         with self._lock:
             self.generation += 1
             if entity_id is not None:
-                self._resolutions.discard(entity_id, name)
+                self._verdicts.discard(entity_id, name)
             elif name is not None:
-                self._slots.discard(ConfigSlot(resource=name))
-                self._resolutions.discard_everywhere(name)
+                self._records.discard(ConfigSlot(resource=name))
+                self._defaults.discard(name)
+                self._verdicts.discard_everywhere(name)
             else:
-                self._slots.clear()
-                self._resolutions.clear()
+                self._records.clear()
+                self._defaults.clear()
+                self._verdicts.clear()
+                self._recent.clear()
                 self.last_on_unavailable = None
 
     def stats(self) -> CacheStats:
-        """Hits and misses so far, and how many records and resolutions are remembered."""
-        size = len(self._slots) + len(self._resolutions)
-        return CacheStats(self._hits, self._misses, size, self.ttl_seconds)
+        """Hits and misses so far, and how many records and verdicts are remembered."""
+        size = len(self._records) + len(self._verdicts)
+        return CacheStats(self.hits, self.misses, size, self.ttl_seconds)

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ...core.audit import AuditEvent
 from ...core.hierarchy import ConfigSlot
 from ...core.models import LimiterConfig
 from ...core.naming import validate_identifier
+from ...flows.bounded import Bounded
 from ...ports.repository_protocol import ConfigPage
 from .audit import Recorder
 from .codec import decode_config, decode_entity
 from .config_records import Place, Stored, setting
-from .pages import Query, read_pages
+from .pages import Query, read_page, read_pages
 from .races import race, won
 from .registries import Registries
-from .schema import gsi3_pk_entity_config, key, pk_entity, sk_meta
+from .schema import gsi3_pk_entity_config, key, pk_entity, sk_config, sk_meta
 from .table import Action, Key, Table, key_text
 from .wire.values import Item
 
+Found = dict[tuple[str, str], Item]
+
 _AFTER_ALL = "\U0010ffff"
+# A query over so many records of usual size bills no more than three of them by their keys.
+FEW = 16
+_MAX_CROWDED = 10_000
 
 
 class DynamoConfigs:
@@ -29,22 +35,34 @@ class DynamoConfigs:
         self._table = table
         self._recorder = recorder
         self._registries = Registries(table)
+        # Entities that have more records than are worth looking through for two or three.
+        self._crowded: Bounded[str, bool] = Bounded(_MAX_CROWDED)
 
     async def read(
         self, namespace_id: str, slots: Sequence[ConfigSlot], entity_id: str | None = None
     ) -> ConfigPage:
         keys = {slot: Place(namespace_id, slot).key for slot in slots}
         wanted = list(keys.values())
-        entity_key = key(pk_entity(namespace_id, entity_id or ""), sk_meta())
-        if entity_id is not None:
-            wanted.append(entity_key)
-        found = await self._found(wanted)
-        configs = {slot: _config(found.get(key_text(key))) for slot, key in keys.items()}
-        entity = found.get(key_text(entity_key))
-        return ConfigPage(
-            {slot: config for slot, config in configs.items() if config is not None},
-            None if entity is None else decode_entity(entity),
-        )
+        if entity_id is None:
+            return _page(keys, await self._found(wanted), None)
+        partition = pk_entity(namespace_id, entity_id)
+        wanted.append(key(partition, sk_meta()))
+        found = await self._neighbours(partition) if are_neighbours(entity_id, slots) else None
+        if found is None:
+            found = await self._found(wanted)
+        return _page(keys, found, found.get((partition, sk_meta())))
+
+    async def _neighbours(self, partition: str) -> Found | None:
+        """The records of one entity, if they are few. Together they cost what one of them does
+        by its key: a query bills the sum of what it finds, a batch each key for itself."""
+        if self._crowded.get(partition):
+            return None
+        query = Query(partition, low=sk_config(""), high=sk_meta())
+        items, more = await read_page(self._table, query, limit=FEW)
+        if more is not None:
+            self._crowded.put(partition, True)
+            return None
+        return _by_key(items)
 
     async def write(
         self, namespace_id: str, slot: ConfigSlot, change: LimiterConfig, event: AuditEvent
@@ -107,9 +125,8 @@ class DynamoConfigs:
         found = await self._found([place.key, place.deleted_key])
         return Stored(place, found.get(key_text(place.key)), found.get(key_text(place.deleted_key)))
 
-    async def _found(self, keys: Sequence[Key]) -> dict[tuple[str, str], Item]:
-        items = await self._table.batch_get(keys, consistent=True)
-        return {key_text(item): item for item in items}
+    async def _found(self, keys: Sequence[Key]) -> Found:
+        return _by_key(await self._table.batch_get(keys, consistent=True))
 
     def _registering(self, stored: Stored, *, is_there: bool) -> list[Action]:
         """Tell the registries, where they must know."""
@@ -120,6 +137,23 @@ class DynamoConfigs:
         if slot.resource is not None:
             return [self._registries.listing(namespace_id, slot.resource, is_there=is_there)]
         return []
+
+
+def are_neighbours(entity_id: str, slots: Sequence[ConfigSlot]) -> bool:
+    """Whether these are all the entity's own: its records are next to each other."""
+    return all(slot.entity_id == entity_id for slot in slots)
+
+
+def _by_key(items: Sequence[Item]) -> Found:
+    return {key_text(item): item for item in items}
+
+
+def _page(keys: Mapping[ConfigSlot, Key], found: Found, entity: Item | None) -> ConfigPage:
+    configs = {slot: _config(found.get(key_text(key))) for slot, key in keys.items()}
+    return ConfigPage(
+        {slot: config for slot, config in configs.items() if config is not None},
+        None if entity is None else decode_entity(entity),
+    )
 
 
 def _config(item: Item | None) -> LimiterConfig | None:
