@@ -51,18 +51,19 @@ async def charges(scope: Scope, request: Request, acquires: int = 1) -> list[Cha
     """One charge for each level, the entity's own first."""
     planned: list[Charge] = []
     visited: list[str] = []
-    entity_id: str | None = request.entity_id
-    while entity_id is not None:
-        _refuse_endless(visited, entity_id)
-        visited.append(entity_id)
+    entity_id = request.entity_id
+    while True:
         resolution = await resolve(scope, entity_id, request.resource)
         limits = request.override or resolution.limits or request.default
         if limits is not None:
             planned.append(_charge(scope, request, entity_id, resolution, limits, acquires))
         elif not planned:
             raise _no_limits(request)
-        entity_id = resolution.parent_id if resolution.cascade else None
-    return planned
+        if not resolution.cascade or resolution.parent_id is None:
+            return planned
+        visited.append(entity_id)
+        entity_id = resolution.parent_id
+        _refuse_endless(visited, entity_id)
 
 
 def _charge(

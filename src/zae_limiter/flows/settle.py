@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from contextlib import suppress
 
-from ..core.composite import BucketAddress
+from ..core.composite import Bucket, BucketAddress
 from ..core.exceptions import StorageUnavailable
 from ..core.ledger import Ledger
 from ..core.naming import WCU
@@ -109,9 +109,14 @@ async def _let_outlast_debt(scope: Scope, address: BucketAddress, outcome: Outco
     io = scope.io
     with suppress(StorageUnavailable):
         for _ in range(_MAX_ATTEMPTS):
-            if isinstance(outcome, Absent):
+            if isinstance(outcome, Absent) or not _may_go_early(outcome.bucket):
                 return
             longer = plan_outlasting(outcome.bucket, io.operation_id(), io.now_ms())
             if longer is None:
                 return
             outcome = await send(scope, address, longer)
+
+
+def _may_go_early(bucket: Bucket) -> bool:
+    """Only an item that owes something, or holds limits that are not in force, can."""
+    return bool(bucket.dormant) or any(cell.tokens_milli < 0 for cell in bucket.cells.values())

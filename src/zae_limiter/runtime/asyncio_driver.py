@@ -146,7 +146,7 @@ class AsyncioIo:
         if not self._parallel_helps or len(flows) < 2:
             return [await _outcome(flow) for flow in flows]
         tasks = [asyncio.ensure_future(_outcome(flow)) for flow in flows]
-        return await hold(asyncio.ensure_future(_results(tasks)))
+        return [await hold(task) for task in tasks]
 
     async def close(self) -> None:
         """End the worker thread, if there is one."""
@@ -167,10 +167,6 @@ async def _outcome(flow: Coroutine[Any, Any, T]) -> T | BaseException:
         return await flow
     except BaseException as error:
         return error
-
-
-async def _results(tasks: Sequence[asyncio.Future[T]]) -> list[T]:
-    return [await task for task in tasks]
 
 
 async def in_time(flow: Coroutine[Any, Any, bool], seconds: float) -> bool:

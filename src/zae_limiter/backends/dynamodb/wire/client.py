@@ -34,10 +34,9 @@ class Client:
     async def call(self, operation: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """`operation` is DynamoDB's name for it, such as `UpdateItem`; parameters and result
         are its JSON. Raises as `errors` says."""
-        self.meter.count_call(operation)
         began_ms = self.io.now_ms()
         try:
-            return await self._once(operation, parameters)
+            return await self._once(operation, parameters, is_first=True)
         except StorageUnavailable as error:
             return await self._again(operation, parameters, error, began_ms)
 
@@ -57,7 +56,7 @@ class Client:
                 break
             await self.io.pause(wait_s)
             try:
-                return await self._once(operation, parameters)
+                return await self._once(operation, parameters, is_first=False)
             except StorageUnavailable as failure:
                 error = failure
         raise error
@@ -66,8 +65,10 @@ class Client:
         """Let go of connections. Closing twice does nothing."""
         await self._transport.close()
 
-    async def _once(self, operation: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        self.meter.count_request(operation)
+    async def _once(
+        self, operation: str, parameters: Mapping[str, Any], *, is_first: bool
+    ) -> dict[str, Any]:
+        self.meter.count_request(operation, is_first=is_first)
         try:
             content = await self._transport.exchange(operation, parameters)
         except (ConditionFailed, TransactionCanceled):

@@ -27,15 +27,12 @@ class Meter:
         self.refused: Counter[str] = Counter()
         self.units: defaultdict[Charge, float] = defaultdict(float)
 
-    def count_call(self, operation: str) -> None:
-        """A call, however many requests it takes."""
-        with self._lock:
-            self.calls[operation] += 1
-
-    def count_request(self, operation: str) -> None:
-        """One request of a call."""
+    def count_request(self, operation: str, *, is_first: bool) -> None:
+        """A request, which is the first of its call or not."""
         with self._lock:
             self.requests[operation] += 1
+            if is_first:
+                self.calls[operation] += 1
 
     def count_refused(self, operation: str) -> None:
         """A condition of a request failed."""

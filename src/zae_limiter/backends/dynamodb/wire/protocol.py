@@ -58,9 +58,16 @@ def read(operation: str, answer: Answer) -> dict[str, Any] | Refusal:
     if answer.status != 200:
         return _refusal(operation, answer)
     try:
-        content: dict[str, Any] = _decoder.decode(answer.body.decode())
+        return _decode(answer.body.decode().strip())
     except ValueError as error:
         raise lost(f"{operation}: the answer is not JSON", error) from error
+
+
+def _decode(text: str) -> dict[str, Any]:
+    content: dict[str, Any]
+    content, end = _decoder.raw_decode(text)
+    if end < len(text):
+        raise ValueError(f"more follows at {end}")
     return content
 
 

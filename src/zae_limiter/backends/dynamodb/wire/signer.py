@@ -7,8 +7,13 @@ import time
 from collections.abc import Mapping
 from functools import lru_cache
 from hashlib import sha256
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
+
+if TYPE_CHECKING:
+    from hashlib import _Hash
+
+_Headers = tuple[tuple[str, str], ...]
 
 
 class Credentials(NamedTuple):
@@ -29,26 +34,49 @@ def sign(
     at_s: float,
 ) -> dict[str, str]:
     """The headers to send: those given (in lower case), and those that prove who sends them."""
-    moment = _moment(int(at_s))
+    stamp = _stamp(credentials, region, host, path, tuple(headers.items()), int(at_s))
+    request, inner, outer = stamp.request.copy(), stamp.inner.copy(), stamp.outer.copy()
+    request.update(sha256(body).hexdigest().encode())
+    inner.update(request.hexdigest().encode())
+    outer.update(inner.digest())
+    return {**stamp.sent, "authorization": stamp.proof + outer.hexdigest()}
+
+
+class _Stamp(NamedTuple):
+    """What requests to one operation have in common for a second: the headers that are sent with
+    each, the proof up to the signature, and digests of all that comes before what differs. The
+    last two are those that an HMAC consists of."""
+
+    sent: dict[str, str]
+    proof: str
+    request: _Hash
+    inner: _Hash
+    outer: _Hash
+
+
+@lru_cache(maxsize=64)
+def _stamp(
+    credentials: Credentials, region: str, host: str, path: str, headers: _Headers, second: int
+) -> _Stamp:
+    moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(second))
     day = moment[:8]
-    frame = _frame(path, host, credentials.token, tuple(headers.items()))
-    request = f"{frame.before}{moment}{frame.after}{sha256(body).hexdigest()}"
     scope = f"{day}/{region}/dynamodb/aws4_request"
-    text = f"AWS4-HMAC-SHA256\n{moment}\n{scope}\n{sha256(request.encode()).hexdigest()}"
-    signature = _mac(_signing_key(credentials.secret_key, day, region), text).hex()
-    return {
-        **frame.sent,
-        "x-amz-date": moment,
-        "authorization": (
-            f"AWS4-HMAC-SHA256 Credential={credentials.access_key}/{scope},"
-            f" SignedHeaders={frame.names}, Signature={signature}"
-        ),
-    }
+    frame = _frame(path, host, credentials.token, headers)
+    text = f"AWS4-HMAC-SHA256\n{moment}\n{scope}\n"
+    key = _signing_key(credentials.secret_key, day, region).ljust(sha256().block_size, b"\0")
+    return _Stamp(
+        {**frame.sent, "x-amz-date": moment},
+        f"AWS4-HMAC-SHA256 Credential={credentials.access_key}/{scope},"
+        f" SignedHeaders={frame.names}, Signature=",
+        sha256(f"{frame.before}{moment}{frame.after}".encode()),
+        sha256(key.translate(hmac.trans_36) + text.encode()),
+        sha256(key.translate(hmac.trans_5C)),
+    )
 
 
 class _Frame(NamedTuple):
-    """What requests to one operation have in common: the headers that are sent with each, and
-    the text that is signed, before and after the moment, up to the digest of the body."""
+    """What they have in common at any time: headers, their names, and the text that is signed,
+    before and after the moment, up to the digest of the body."""
 
     sent: dict[str, str]
     names: str
@@ -57,7 +85,7 @@ class _Frame(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def _frame(path: str, host: str, token: str | None, headers: tuple[tuple[str, str], ...]) -> _Frame:
+def _frame(path: str, host: str, token: str | None, headers: _Headers) -> _Frame:
     sent = {**dict(headers), "host": host}
     if token:
         sent["x-amz-security-token"] = token
@@ -74,17 +102,8 @@ def _canonical(path: str) -> str:
 
 
 @lru_cache(maxsize=8)
-def _moment(second: int) -> str:
-    return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(second))
-
-
-@lru_cache(maxsize=8)
 def _signing_key(secret_key: str, day: str, region: str) -> bytes:
     key = f"AWS4{secret_key}".encode()
     for part in (day, region, "dynamodb", "aws4_request"):
-        key = _mac(key, part)
+        key = hmac.digest(key, part.encode(), "sha256")
     return key
-
-
-def _mac(key: bytes, text: str) -> bytes:
-    return hmac.digest(key, text.encode(), "sha256")

@@ -55,7 +55,9 @@ class SignedTransport:
         body = request_body(parameters)
         offset_s = self._clock.offset_s
         found = await self._post(operation, body)
-        if isinstance(found, Refusal) and self._told_the_time(found, offset_s):
+        if not isinstance(found, Refusal):
+            return found
+        if self._told_the_time(found, offset_s):
             found = await self._post(operation, body)
         if isinstance(found, Refusal):
             raise exception_of(found)
