@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from .protocol import Answer
@@ -32,12 +32,16 @@ class Head(NamedTuple):
 
 def request_bytes(path: str, headers: Mapping[str, str], body: bytes) -> bytes:
     """A POST, as it is sent. A header that breaks out of its line is `Malformed`."""
-    lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
-    head = f"POST {path} HTTP/1.1\r\n{''.join(lines)}content-length: {len(body)}\r\n\r\n"
-    breaks = len(lines) + 3
-    if head.count("\n") != breaks or head.count("\r") != breaks:
+    lines = [f"{name}: {value}" for name, value in headers.items()]
+    if _has_break(lines):
         raise Malformed("a header of the request holds a line break: check the credentials")
-    return head.encode() + body
+    end = f"content-length: {len(body)}\r\n\r\n"
+    return "\r\n".join([f"POST {path} HTTP/1.1", *lines, end]).encode() + body
+
+
+def _has_break(lines: Sequence[str]) -> bool:
+    text = "".join(lines)
+    return "\n" in text or "\r" in text
 
 
 class Incoming:
@@ -150,15 +154,14 @@ class Incoming:
 
 def parse_head(data: bytes) -> Head:
     """Understand the head of an answer, the empty line at its end aside."""
-    text = data.decode("latin-1")
-    first, *lines = text.split("\r\n")
-    if not len(lines) == text.count("\r") == text.count("\n"):
+    lines = data.decode("latin-1").split("\r\n")
+    if _has_break(lines):
         raise Malformed("a line of the answer's head is broken")
-    start = _START.fullmatch(first)
+    start = _START.fullmatch(lines[0])
     if start is None:
-        raise Malformed(f"the answer begins with {first[:50]!r}")
+        raise Malformed(f"the answer begins with {lines[0][:50]!r}")
     headers: dict[str, str] = {}
-    for line in lines:
+    for line in lines[1:]:
         name, colon, value = line.partition(":")
         if not colon or not name or " " in name or "\t" in name:
             raise Malformed(f"the answer has a header {line[:50]!r}")

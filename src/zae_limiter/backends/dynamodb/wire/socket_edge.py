@@ -19,7 +19,7 @@ from .endpoint import Endpoint
 from .errors import raise_ours, unsent
 from .http1 import Incoming, request_bytes
 from .protocol import Answer
-from .sockets import AFTER_SENDING, BEFORE_SENDING, is_fresh, is_quiet, tune
+from .sockets import AFTER_SENDING, BEFORE_SENDING, is_fresh, listener, tune
 
 _READ_BYTES = 64 * 1024
 
@@ -124,10 +124,11 @@ class _Pool:
 class _Connection:
     """A socket for one request at a time."""
 
-    __slots__ = ("_socket", "idle_since_s")
+    __slots__ = ("_has_news", "_socket", "idle_since_s")
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
+        self._has_news = listener(connected.fileno())
         self.idle_since_s = 0.0
 
     @property
@@ -137,7 +138,7 @@ class _Connection:
 
     def is_sound(self) -> bool:
         """Whether it may be used again."""
-        return is_fresh(self.idle_since_s) and is_quiet(self._socket.fileno())
+        return is_fresh(self.idle_since_s) and not self._has_news()
 
     def exchange(self, request: bytes) -> Answer:
         """Send, and read the answer. Stays open only if nothing is left in it."""

@@ -6,6 +6,7 @@ import select
 import socket
 import ssl
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 from .errors import Row, hopeless, lost, unsent
@@ -50,11 +51,11 @@ def is_fresh(idle_since_s: float) -> bool:
     return 0 <= time.time() - idle_since_s < _KEPT_IDLE_S
 
 
-def is_quiet(file_number: int) -> bool:
-    """Whether there is nothing to read. An idle connection has something to read only when
-    the other end has closed it, or says what nobody asked."""
+def listener(file_number: int) -> Callable[[], bool]:
+    """Tells whether there is something to read. An idle connection has something to read only
+    when the other end has closed it, or says what nobody asked."""
     if not hasattr(select, "poll"):
-        return not select.select([file_number], [], [], 0)[0]
+        return lambda: bool(select.select([file_number], [], [], 0)[0])
     poller = select.poll()
     poller.register(file_number, select.POLLIN)
-    return not poller.poll(0)
+    return lambda: bool(poller.poll(0))

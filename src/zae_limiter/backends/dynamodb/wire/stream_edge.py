@@ -22,7 +22,7 @@ from .errors import raise_ours, unsent
 from .http1 import Incoming, Malformed, request_bytes
 from .per_loop import PerLoop
 from .protocol import Answer
-from .sockets import AFTER_SENDING, BEFORE_SENDING, is_fresh, is_quiet, tune
+from .sockets import AFTER_SENDING, BEFORE_SENDING, is_fresh, listener, tune
 
 _NEXT_ADDRESS_AFTER_S = 0.25
 
@@ -35,7 +35,7 @@ class StreamEdge:
         self._pools = PerLoop(partial(_Pool, endpoint, limits or Limits()))
 
     async def send(self, headers: Mapping[str, str], body: bytes) -> Answer:
-        pool = await self._pools.get()
+        pool = self._pools.ready() or await self._pools.get()
         try:
             request = request_bytes(self._endpoint.path, headers, body)
             connection = await pool.borrow()
@@ -127,7 +127,7 @@ class _Pool:
         elif connection.is_open:
             connection.idle_since_s = time.time()
             self._idle.append(connection)
-        if self._idle and not is_fresh(self._idle[0].idle_since_s):
+        if len(self._idle) > 1 and not is_fresh(self._idle[0].idle_since_s):
             self._idle.popleft().abort()
 
 
@@ -147,7 +147,7 @@ class _Connection(asyncio.Protocol):
 
     def is_sound(self) -> bool:
         """Whether it may be used again."""
-        return self.is_open and is_fresh(self.idle_since_s) and is_quiet(self._socket.fileno())
+        return self.is_open and is_fresh(self.idle_since_s) and not self._has_news()
 
     async def exchange(self, request: bytes) -> Answer:
         """Send, and wait for the answer. Stays open only if nothing is left in it."""
@@ -209,8 +209,9 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # Other event loops have transports that only look like asyncio's.
         self._transport = cast(asyncio.Transport, transport)
-        self._socket = transport.get_extra_info("socket")
-        tune(self._socket)
+        connected = transport.get_extra_info("socket")
+        tune(connected)
+        self._has_news = listener(connected.fileno())
         self.is_open = True
 
     def data_received(self, data: bytes) -> None:

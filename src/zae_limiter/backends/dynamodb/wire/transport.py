@@ -86,7 +86,7 @@ class SignedTransport:
         at_s = now_s + self._clock.offset_s
         own = request_headers(operation)
         headers = sign(credentials, region, endpoint.host, endpoint.path, own, body, at_s)
-        headers.update(_UNSIGNED)
+        headers |= _UNSIGNED
         return headers
 
     def _open(self, endpoint: Endpoint) -> Edge:
