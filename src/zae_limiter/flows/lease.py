@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum, auto
 
 from ..core.exceptions import (
@@ -36,25 +36,6 @@ class LeaseState(Enum):
     REFUNDED = auto()
 
 
-@dataclass(slots=True)
-class LeaseRecord:
-    """Everything a lease knows. `limits` is None when the store was down and let it pass."""
-
-    scope: Scope
-    request: Request
-    mode: OnUnavailable | None
-    fallback: OnUnavailable | None
-    speculative: bool = True
-    ledger: Ledger = field(default_factory=Ledger)
-    limits: LimitSet | None = None
-    state: LeaseState = LeaseState.ACTIVE
-
-    @property
-    def degraded(self) -> bool:
-        """True when nothing was charged because the store could not answer."""
-        return self.limits is None
-
-
 @dataclass(frozen=True, slots=True)
 class Terms:
     """How a lease is to be had."""
@@ -65,24 +46,41 @@ class Terms:
     speculative: bool = True
 
 
+@dataclass(slots=True)
+class LeaseRecord:
+    """Everything a lease knows. `limits` is None when the store was down and let it pass."""
+
+    scope: Scope
+    request: Request
+    terms: Terms
+    ledger: Ledger
+    limits: LimitSet | None
+    state: LeaseState = LeaseState.ACTIVE
+
+    @property
+    def degraded(self) -> bool:
+        """True when nothing was charged because the store could not answer."""
+        return self.limits is None
+
+
 async def open_lease(scope: Scope, request: Request, terms: Terms) -> LeaseRecord:
     """Charge every level of the chain and return the lease on it."""
     speculative = terms.speculative
-    record = LeaseRecord(scope, request, terms.on_unavailable, terms.fallback, speculative)
     try:
         if terms.timeout is None:
             planned = await charges(scope, request)
-            record.ledger = await take_all(scope, planned, speculative=speculative)
+            ledger = await take_all(scope, planned, speculative=speculative)
         else:
-            planned, record.ledger = await take_in_time(
+            planned, ledger = await take_in_time(
                 scope, request, terms.timeout, speculative=speculative
             )
-        record.limits = planned[0].limits
     except Refusal as refusal:
         raise refusal.to_error() from None
     except StorageUnavailable as error:
+        record = LeaseRecord(scope, request, terms, Ledger(), None)
         _bear(record, error)
-    return record
+        return record
+    return LeaseRecord(scope, request, terms, ledger, planned[0].limits)
 
 
 async def consume(record: LeaseRecord, amounts: Mapping[str, int]) -> None:
@@ -97,7 +95,7 @@ async def consume(record: LeaseRecord, amounts: Mapping[str, int]) -> None:
     )
     try:
         planned = await charges(scope, request, acquires=0)
-        more = await take_all(scope, planned, speculative=record.speculative)
+        more = await take_all(scope, planned, speculative=record.terms.speculative)
         record.ledger.absorb(more)
     except Refusal as refusal:
         raise refusal.to_error() from None
@@ -165,12 +163,12 @@ def _bear(record: LeaseRecord, error: StorageUnavailable) -> None:
 
 def _mode(record: LeaseRecord) -> OnUnavailable:
     """The call's own word, else the system's as last seen, else the limiter's, else block."""
-    if record.mode is not None:
-        return record.mode
+    if record.terms.on_unavailable is not None:
+        return record.terms.on_unavailable
     stored = record.scope.cache.last_on_unavailable
     if stored is not None:
         return OnUnavailable(stored)
-    return record.fallback or OnUnavailable.BLOCK
+    return record.terms.fallback or OnUnavailable.BLOCK
 
 
 def check_timeout(timeout: float | None) -> float | None:
