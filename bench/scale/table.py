@@ -26,7 +26,7 @@ Units = Mapping[BucketAddress, int]
 # What AWS lets one partition, and so one item, do in a second.
 PARTITION_WCU_PER_S = 1000
 PARTITION_RCU_PER_S = 3000
-_BACKOFF = Backoff()
+_BACKOFF = Backoff().patient
 _SECOND_US = 1_000_000
 
 

@@ -13,6 +13,7 @@ from zae_limiter.core.composite import REMEMBERED_OPERATIONS, Bucket, Cell, take
 from zae_limiter.core.naming import WCU
 from zae_limiter.core.writes import (
     Adjust,
+    Borrow,
     Create,
     Drain,
     Fill,
@@ -43,6 +44,8 @@ def clauses(write: Write, bucket: Bucket) -> dict[str, bool]:
                 "overflow": all(cell.tokens_milli <= roof_milli for cell, _, roof_milli in taken),
                 "expiry": isinstance(write, Drain) or not bucket.is_expired(write.at_ms),
             }
+        case Borrow():
+            return _borrowed(write, bucket)
         case Fill():
             return {
                 "limits": write.fingerprint == bucket.fingerprint,
@@ -69,6 +72,21 @@ def clauses(write: Write, bucket: Bucket) -> dict[str, bool]:
             }
         case _:
             assert_never(write)
+
+
+def _borrowed(write: Borrow, bucket: Bucket) -> dict[str, bool]:
+    roofs_milli = write.roofs_milli
+    floors = [(bucket.cells[name], name, milli) for name, milli in write.floors_milli.items()]
+    return {
+        "limits": write.fingerprint == bucket.fingerprint,
+        "seen": write.refilled_at_ms == bucket.refilled_at_ms,
+        "shard_count": write.shard_count == bucket.shard_count,
+        "gained": all(cell.tokens_milli >= floor_milli for cell, _, floor_milli in floors),
+        "overflow": all(
+            cell.tokens_milli <= roofs_milli.get(name, cell.tokens_milli)
+            for cell, name, _ in floors
+        ),
+    }
 
 
 def _taken(write: Speculate | Drain, bucket: Bucket) -> Iterator[tuple[Cell, int, int]]:
@@ -129,7 +147,7 @@ def _effect(write: Write, bucket: Bucket) -> Bucket:
     match write:
         case Create():
             return write.bucket
-        case Speculate() | Drain():
+        case Speculate() | Drain() | Borrow():
             return take(bucket, write.takes_milli, write.acquires)
         case Adjust():
             return _adjusted(write, bucket)

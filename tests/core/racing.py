@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, assert_never
 
-from zae_limiter.core.composite import Bucket, cell_of, split
+from zae_limiter.core.composite import Bucket, cell_of, refill, split
 from zae_limiter.core.limit import LimitSet
 from zae_limiter.core.naming import WCU
 from zae_limiter.core.planner import (
@@ -247,7 +247,7 @@ class Race:
         assert before is None or after.refilled_at_ms >= before.refilled_at_ms, "time went back"
         self._check(shard)
         if sent.admits:
-            for name, cell in after.cells.items():
+            for name, cell in refill(after, sent.write.at_ms).cells.items():
                 floor_milli = 0 if sent.amounts_milli.get(name) else _balance(before, name)
                 assert cell.tokens_milli >= min(0, floor_milli), f"{name} is overdrawn"
 

@@ -19,7 +19,17 @@ from zae_limiter.core.planner import (
     plan_restamp,
     stamped,
 )
-from zae_limiter.core.writes import Create, Drain, Fill, Granted, Refill, Refused, Speculate, apply
+from zae_limiter.core.writes import (
+    Borrow,
+    Create,
+    Drain,
+    Fill,
+    Granted,
+    Refill,
+    Refused,
+    Speculate,
+    apply,
+)
 
 NOW_MS = 1_000_000
 LIMITS = LimitSet.of([Limit.per_minute("rpm", 60), Limit.per_minute("tpm", 6000)])
@@ -28,6 +38,8 @@ FULL = full_bucket(LIMITS, NOW_MS)
 USED = take(FULL, {"rpm": 10_000}, 10)
 EMPTY = take(FULL, {"rpm": 60_000}, 60)
 EXPIRED = USED._replace(expires_at_s=NOW_MS // 1000)
+LASTING = EMPTY._replace(expires_at_s=NOW_MS // 1000 + 61)
+PASSING = EMPTY._replace(expires_at_s=NOW_MS // 1000 + 60)
 # By its fingerprint it has both limits, but a client that knows nothing of those took one away.
 ROBBED = USED._replace(cells={"rpm": USED.cells["rpm"]})
 
@@ -42,7 +54,8 @@ def wants(limits: LimitSet = LIMITS, ttl_seconds: int | None = None, **takes_mil
         (USED, wants(rpm=1000), 0, Drain),
         (USED, wants(rpm=50_000), 0, Drain),
         (USED, wants(rpm=50_001), 0, Short),
-        (USED, wants(rpm=50_001), 1, Refill),
+        (USED, wants(rpm=50_001), 1, Borrow),
+        (USED, wants(rpm=50_001), -1, Short),
         (USED, wants(rpm=1000), 9_999, Drain),
         (USED, wants(rpm=1000), 10_000, Fill),
         (USED, wants(rpm=1000), -5000, Drain),
@@ -54,7 +67,10 @@ def wants(limits: LimitSet = LIMITS, ttl_seconds: int | None = None, **takes_mil
         (USED, wants(rpm=1000, tpm=1), 0, Refill),
         (EMPTY, wants(rpm=1), 0, Short),
         (EMPTY, wants(rpm=1000), 999, Short),
-        (EMPTY, wants(rpm=1000), 1000, Refill),
+        (EMPTY, wants(rpm=1000), 1000, Borrow),
+        (EMPTY, wants(rpm=1000), 1001, Refill),
+        (LASTING, wants(rpm=1000), 1000, Borrow),
+        (PASSING, wants(rpm=1000), 1000, Refill),
         (EMPTY, wants(rpm=0), 0, Drain),
         (EMPTY, wants(), 0, Drain),
         (EXPIRED, wants(rpm=1000), 0, Refill),
@@ -201,7 +217,8 @@ class TestMetered:
             (0, 1000, Crowded),
             (0, 0, Crowded),
             (0, 50_001, Short),
-            (1, 1000, Refill),
+            (1, 1000, Borrow),
+            (1001, 1000, Refill),
             (5000, 56_000, Short),
         ],
     )

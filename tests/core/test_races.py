@@ -203,6 +203,27 @@ TAPES: dict[str, tuple[str, list[Step]]] = {
             Step("take", 0, 0, rps(10)),
         ],
     ),
+    "two clients take what was gained, and leave the refill to others": (
+        "gained",
+        [
+            Step("take", 0, 0, rps(10)),
+            Step("look", 1),
+            Step("prepare", 0, 1000, rps(1)),
+            Step("prepare", 1, 0, rps(1)),
+            Step("land", 0),
+            Step("land", 1),
+        ],
+    ),
+    "what was gained is refilled before someone takes it": (
+        "seen",
+        [
+            Step("take", 0, 0, rps(10)),
+            Step("look", 1),
+            Step("restamp", 0, 900),
+            Step("take", 0, 0, {"rps": 900}),
+            Step("begin", 1, 100, rps(1)),
+        ],
+    ),
     "a new limit is put in force twice": (
         "limits",
         [
@@ -315,6 +336,7 @@ def test_chance_finds_nothing_wrong() -> None:
         "overflow",
         "by",
         "full",
+        "gained",
         "rf",
         "roof",
         "floor",

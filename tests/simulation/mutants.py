@@ -46,6 +46,8 @@ STORES: dict[str, Apply] = {
     "a write is carried out each time it arrives": outcome_without("memory"),
     "a full bucket's time is credited twice": outcome_without("since", "overflow"),
     "tokens are taken that are not there": outcome_without("tokens"),
+    "what was gained is taken twice": outcome_without("gained"),
+    "what was gained is taken after it was refilled": outcome_without("seen"),
     "refunds are not clamped": unclamped,
     "time goes backward": time_turned_back,
 }

@@ -13,7 +13,7 @@ from zae_limiter.core.judge import judge_shards
 from zae_limiter.core.limit import MILLI, LimitSet
 from zae_limiter.core.naming import WCU
 from zae_limiter.core.windows import hour_start_ms, iso_ms
-from zae_limiter.core.writes import Adjust, Create, Drain, Fill, Refill, Speculate, Write
+from zae_limiter.core.writes import Adjust, Borrow, Create, Drain, Fill, Refill, Speculate, Write
 from zae_limiter.flows import usage
 from zae_limiter.flows.scope import Scope
 from zae_limiter.runtime.blocking import run
@@ -45,7 +45,7 @@ def check(world: World) -> None:
 def deltas_milli(write: Write) -> dict[str, int]:
     """What a write means to move out of a bucket, limit by limit."""
     match write:
-        case Speculate() | Drain() | Fill():
+        case Speculate() | Drain() | Borrow() | Fill():
             moved = dict(write.takes_milli)
         case Adjust():
             moved = dict(write.deltas_milli)
@@ -116,7 +116,8 @@ def _check_item(applied: Applied) -> None:
         counted = _consumed_milli(before, name) + moved_milli.get(name, 0)
         assert cell.consumed_milli == counted, f"{name} is miscounted: {applied}"
         if moved_milli.get(name) and not isinstance(write, Adjust):
-            assert cell.tokens_milli >= 0, f"{name} is overdrawn: {applied}"
+            held_milli = refilled(after, write.at_ms).cells[name].tokens_milli
+            assert held_milli >= 0, f"{name} is overdrawn: {applied}"
         if before and before.fingerprint == after.fingerprint and not is_split(write):
             expected_milli = _balance_milli(applied, name, moved_milli.get(name, 0))
             assert cell.tokens_milli == expected_milli, f"{name} not {expected_milli}: {applied}"

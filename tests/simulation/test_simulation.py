@@ -63,7 +63,17 @@ def seen(world: World) -> Counter[str]:
 
 EVERYTHING = {
     *(ending.name for ending in Ending),
-    *("Create", "Refill", "Fill", "Drain", "Speculate", "Adjust", "split", "several shards"),
+    *(
+        "Create",
+        "Refill",
+        "Fill",
+        "Drain",
+        "Borrow",
+        "Speculate",
+        "Adjust",
+        "split",
+        "several shards",
+    ),
     *("in doubt", "let through", "waited and served", "overridden"),
     *("charged more", "corrected down", "debt", "refund", "other limits", "expired"),
 }

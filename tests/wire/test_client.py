@@ -232,7 +232,7 @@ def test_throttling_that_lasts_is_reported_as_such(
         with pytest.raises(StorageUnavailable, match="too busy") as raised:
             driver.run(client.call("ListTables", {}))
     assert (raised.value.retryable, raised.value.ambiguous) == (True, False)
-    assert len(proxy.requests) == 4
+    assert len(proxy.requests) == 7
 
 
 @BOTH

@@ -9,7 +9,12 @@ from typing import NamedTuple
 from .composite import Bucket, at, covers, full_bucket, owned, take, time_to_fill_ms
 from .limit import LimitSet
 from .naming import WCU
-from .writes import Create, Drain, Fill, Refill, Speculate, Write
+from .writes import Borrow, Create, Drain, Fill, Refill, Speculate, Write
+
+_STOCK_MS = 500
+# How long after a refill it is put off: about as long as many who meet at a bucket see the same
+# one, and not so long that its own writes, which are counted by refills, go unnoticed.
+_BORROWED_FOR_MS = 1000
 
 
 class Intent(NamedTuple):
@@ -98,11 +103,11 @@ def plan_create(intent: Intent, operation: str, now_ms: int) -> Create | Short:
 
 def plan(
     intent: Intent, bucket: Bucket, operation: str, now_ms: int
-) -> Refill | Fill | Drain | Short | Crowded:
+) -> Refill | Fill | Drain | Borrow | Short | Crowded:
     """For a bucket of which an image is known."""
-    drain = _plan_drain(intent, bucket, operation, now_ms)
-    if drain is not None:
-        return drain
+    taking = _plan_taking(intent, bucket, operation, now_ms)
+    if taking is not None:
+        return taking
     current = at(bucket, intent.limits, now_ms, metered=intent.metered)
     if not covers(current, intent.takes_milli):
         return _obstacle(intent, current)
@@ -158,11 +163,14 @@ def _obstacle(intent: Intent, current: Bucket) -> Short | Crowded:
     return Crowded(current) if covers(current, asked_milli) else Short(current)
 
 
-def _plan_drain(intent: Intent, bucket: Bucket, operation: str, now_ms: int) -> Drain | None:
+def _plan_taking(
+    intent: Intent, bucket: Bucket, operation: str, now_ms: int
+) -> Drain | Borrow | None:
     """A taking that leaves the refill time alone, if it is allowed and the balance is there."""
     if bucket.fingerprint != intent.limits.fingerprint or bucket.is_expired(now_ms):
         return None
     elapsed_ms = max(0, now_ms - bucket.refilled_at_ms)
+    is_stored = True
     roofs_milli = {}
     for name, amount_milli in intent.takes_milli.items():
         if name not in bucket.cells:
@@ -172,8 +180,11 @@ def _plan_drain(intent: Intent, bucket: Bucket, operation: str, now_ms: int) -> 
             roof_milli = tokens_milli
         else:
             roofs_milli[name] = roof_milli = _roof_milli(bucket, name, elapsed_ms)
-        if amount_milli and not amount_milli <= tokens_milli <= roof_milli:
+        if amount_milli and tokens_milli > roof_milli:
             return None
+        is_stored = is_stored and (not amount_milli or amount_milli <= tokens_milli)
+    if not is_stored:
+        return _plan_borrow(intent, bucket, roofs_milli, operation, now_ms)
     return Drain(
         operation,
         now_ms,
@@ -183,6 +194,50 @@ def _plan_drain(intent: Intent, bucket: Bucket, operation: str, now_ms: int) -> 
         bucket.refilled_at_ms,
         roofs_milli,
         bucket.shard_count,
+    )
+
+
+def _plan_borrow(
+    intent: Intent, bucket: Bucket, roofs_milli: Mapping[str, int], operation: str, now_ms: int
+) -> Borrow | None:
+    elapsed_ms = max(0, now_ms - bucket.refilled_at_ms)
+    if elapsed_ms > _BORROWED_FOR_MS or not _outlasts(intent, bucket, now_ms):
+        return None
+    floors_milli = {}
+    for name, amount_milli in intent.takes_milli.items():
+        if amount_milli:
+            cell = bucket.cells[name]
+            gain_milli = elapsed_ms * cell.refill_amount_milli // bucket.period_ms(name)
+            floors_milli[name] = amount_milli - gain_milli
+            if cell.tokens_milli < floors_milli[name]:
+                return None
+    return Borrow(
+        operation,
+        now_ms,
+        bucket.fingerprint,
+        intent.takes_milli,
+        intent.acquires,
+        bucket.refilled_at_ms,
+        floors_milli,
+        roofs_milli,
+        bucket.shard_count,
+    )
+
+
+def _outlasts(intent: Intent, bucket: Bucket, now_ms: int) -> bool:
+    """Whether the item stays until it would be full, were it empty now."""
+    if bucket.expires_at_s is None:
+        return True
+    return now_ms + intent.limits.seconds_to_fill * 1000 <= bucket.expires_at_s * 1000
+
+
+def is_in_stock(bucket: Bucket, takes_milli: Mapping[str, int]) -> bool:
+    """Whether the bucket holds, of what is asked, what it gains in a while. If not, whoever comes
+    takes what it has just gained."""
+    cells = ((name, bucket.cells[name]) for name, n in takes_milli.items() if n and name != WCU)
+    return all(
+        cell.tokens_milli * bucket.period_ms(name) >= _STOCK_MS * cell.refill_amount_milli
+        for name, cell in cells
     )
 
 

@@ -4,6 +4,7 @@
     Refill     move a bucket from the image it was planned on to a newer one, as a delta
     Fill       take from a bucket that is full by now, whoever used it last
     Drain      take tokens that are there, without refilling
+    Borrow     take tokens that have been gained by now, without refilling
     Adjust     charge or give back, whatever the balance; never creates a bucket
     Speculate  take tokens that are there, if the bucket carries the limits the caller knows
 
@@ -89,6 +90,26 @@ class Drain(NamedTuple):
     shard_count: int = 1
 
 
+class Borrow(NamedTuple):
+    """Take what has been gained since the last refill, too, and leave the refill time as it is.
+
+    So those who take at the same time do not get into each other's way. The balance is stored
+    as what is left of it, less what will have been gained once it is refilled: it may be below
+    zero. The last refill must be the one that was seen, each limit must hold at least its
+    floor, what is taken less what it gained since, and at most its roof, as for `Drain`.
+    """
+
+    operation: str
+    at_ms: int
+    fingerprint: str
+    takes_milli: Mapping[str, int]
+    acquires: int
+    refilled_at_ms: int
+    floors_milli: Mapping[str, int]
+    roofs_milli: Mapping[str, int]
+    shard_count: int = 1
+
+
 class Adjust(NamedTuple):
     """Charge (positive) or give back (negative) at an existing bucket.
 
@@ -116,7 +137,7 @@ class Speculate(NamedTuple):
     shard_count: int = 1
 
 
-Write = Create | Refill | Fill | Drain | Adjust | Speculate
+Write = Create | Refill | Fill | Drain | Borrow | Adjust | Speculate
 
 
 # Nobody changes an outcome. But to freeze it makes it slower to make, and every write has one.
@@ -156,6 +177,8 @@ def apply(write: Write, bucket: Bucket | None) -> Outcome:
             return _taken(write, bucket)
         case Drain():
             return _taken(write, bucket) if _covers(write, bucket) else Refused(bucket)
+        case Borrow():
+            return _taken(write, bucket) if _covers_by_then(write, bucket) else Refused(bucket)
         case Refill():
             if bucket == write.before:
                 return Granted(_remember(write, write.after))
@@ -189,7 +212,22 @@ def _covers(write: Speculate | Drain, bucket: Bucket) -> bool:
     return True
 
 
-def _taken(write: Speculate | Drain, bucket: Bucket) -> Granted:
+def _covers_by_then(write: Borrow, bucket: Bucket) -> bool:
+    if (
+        write.fingerprint != bucket.fingerprint
+        or write.shard_count != bucket.shard_count
+        or write.refilled_at_ms != bucket.refilled_at_ms
+    ):
+        return False
+    cells, roofs_milli = bucket.cells, write.roofs_milli
+    for name, floor_milli in write.floors_milli.items():
+        tokens_milli = cells[name].tokens_milli
+        if not floor_milli <= tokens_milli <= roofs_milli.get(name, tokens_milli):
+            return False
+    return True
+
+
+def _taken(write: Speculate | Drain | Borrow, bucket: Bucket) -> Granted:
     return Granted(take(bucket, write.takes_milli, write.acquires, _recent(write, bucket)))
 
 

@@ -22,9 +22,8 @@ async def take_at_once(scope: Scope, charge: Charge, found: Items) -> Items | No
     """None when all was taken, else the items as far as they are known now. An attempt that is
     refused is followed by one which knows the items that refused it as they are."""
     for reserve_pct in _RESERVES_PCT:
-        now_ms = scope.io.now_ms()
-        parts = _choose(charge, found, now_ms, reserve_pct)
-        outcomes = await _send(scope, charge, found, parts, now_ms) if parts else {}
+        parts = _choose(charge, found, reserve_pct)
+        outcomes = await _send(scope, charge, found, parts) if parts else {}
         if charge.entries:
             return None
         changed = {a: o.bucket for a, o in outcomes.items() if isinstance(o, Refused)}
@@ -34,26 +33,26 @@ async def take_at_once(scope: Scope, charge: Charge, found: Items) -> Items | No
     return found
 
 
-def _choose(charge: Charge, found: Items, now_ms: int, reserve_pct: int) -> Parts:
+def _choose(charge: Charge, found: Items, reserve_pct: int) -> Parts:
     """Who gives how much: what is stored, if that is plenty, else what there is by now; nobody
     anything if that is too little."""
     asked = asked_milli(charge)
-    stored = stored_milli(charge, found, now_ms)
+    stored = stored_milli(charge, found)
     if suffices(stored, asked, reserve_pct):
         return apportion(stored, asked, reserve_pct)
-    balances = balances_milli(views(charge, found, now_ms), asked)
+    balances = balances_milli(views(charge, found), asked)
     return apportion(balances, asked, reserve_pct) if suffices(balances, asked, 0) else {}
 
 
 async def _send(
-    scope: Scope, charge: Charge, found: Items, parts: Parts, now_ms: int
+    scope: Scope, charge: Charge, found: Items, parts: Parts
 ) -> Mapping[BucketAddress, Outcome]:
     """What came of each part; nothing when the store could not do them together."""
     writes: list[Addressed] = []
     sent: list[tuple[str, Entry]] = []
     for address, part_milli in parts.items():
         entry = charge.entry(address, part_milli, 0 if sent else charge.intent.acquires)
-        write = plan_part(charge, found[address], entry, scope.io.operation_id(), now_ms)
+        write = plan_part(charge, found[address], entry, scope.io.operation_id())
         writes.append((address, write))
         sent.append((write.operation, entry))
     charge.sent = sent

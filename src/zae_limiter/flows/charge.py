@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..core.composite import Bucket, BucketAddress, at, full_bucket, stamp
+from ..core.composite import Bucket, BucketAddress, at, full_bucket, refill, stamp
 from ..core.composite import take as taken_from
 from ..core.exceptions import StorageUnavailable, ValidationError
 from ..core.judge import judge_shards, statuses
@@ -21,8 +21,9 @@ from .resolution import Resolution
 if TYPE_CHECKING:
     from .scope import Scope
 
-# What each write spends of an item's own allowance, where the store meters writes.
-ONE_WRITE_MILLI = 1000
+# What each write spends of an item's own allowance, where the store meters writes: a quarter more
+# than it is, so that an item is split before the store refuses to write it.
+ONE_WRITE_MILLI = 1250
 
 
 @dataclass(slots=True)
@@ -33,9 +34,10 @@ class Charge:
     `operation`: the id of whatever is written for it to the item at its address.
     `sent`: charges by operation whose outcome is not known yet, or will never be.
     `entries`: what was taken, and where. `shards`: the items as they were left.
-    `begun_ms`: when the request came. It is judged as of then: what is gained while it is being
-    dealt with is for those who come later, or nobody would ever be refused a limit that gains
-    something with every round trip.
+    `begun_ms`: when the request came, or boarded a flight with others. It is judged as of then: what
+    is gained while it is being dealt with is for those who come later, or nobody would ever be
+    refused a limit that gains something with every round trip. And it is charged as of then: what
+    others do to the bucket meanwhile is not in its way.
     `is_joint`: the sum of several charges, which may differ in what they want of other limits.
     """
 
@@ -118,6 +120,14 @@ def intent_for(
     )
 
 
+def paying(intent: Intent, writes: int) -> Intent:
+    """The intent, as it pays for so many writes: one that is lost wears the item out, too."""
+    cost_milli = writes * ONE_WRITE_MILLI
+    if intent.takes_milli.get(WCU, cost_milli) == cost_milli:
+        return intent
+    return intent._replace(takes_milli={**intent.takes_milli, WCU: cost_milli})
+
+
 def _ttl_seconds(resolution: Resolution, limits: LimitSet, multiplier: int) -> int | None:
     """Buckets with limits of their own stay; others may go once they have long been full."""
     if resolution.source in ("entity", "entity_default") or multiplier <= 0:
@@ -146,12 +156,12 @@ def status_of(outcome: Taken | Shortage) -> list[LimitStatus]:
 def _before(charge: Charge) -> list[Bucket]:
     """The items as they were when the charge found enough in them. One whose answer was lost
     was looked at later, and may have come to carry other limits."""
-    return [
-        taken_from(
-            stamp(bucket, charge.limits), {n: -taken for n, taken in entry.charged_milli.items()}, 0
-        )
-        for bucket, entry in zip(charge.shards, charge.entries, strict=True)
-    ]
+    before = []
+    for bucket, entry in zip(charge.shards, charge.entries, strict=True):
+        given_milli = {name: -taken_milli for name, taken_milli in entry.charged_milli.items()}
+        found = taken_from(stamp(bucket, charge.limits), given_milli, 0)
+        before.append(refill(found, charge.begun_ms))
+    return before
 
 
 def view(charge: Charge, shards: Sequence[Bucket], now_ms: int) -> list[Bucket]:

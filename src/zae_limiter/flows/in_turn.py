@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..core.composite import Bucket, BucketAddress, at
+from ..core.composite import Bucket, BucketAddress
 from ..core.ledger import Ledger
 from ..core.writes import Granted, Refused
 from .apportion import suffices
 from .charge import Charge
 from .dispatch import dispatch
-from .parts import Items, asked_milli, balances_milli, plan_part, views
+from .parts import Items, asked_milli, balances_milli, plan_part, view, views
 from .scope import Scope
 from .settle import refund
 from .step_back import step_back
@@ -24,7 +24,7 @@ async def take_in_turn(scope: Scope, charge: Charge, found: Items) -> bool:
     missing_milli = asked_milli(charge)
     left = dict(found)
     while any(missing_milli.values()):
-        balances = balances_milli(views(charge, left, scope.io.now_ms()), missing_milli)
+        balances = balances_milli(views(charge, left), missing_milli)
         if not suffices(balances, missing_milli, 0):
             await _give_back(scope, charge)
             return False
@@ -50,14 +50,13 @@ async def _take_part(
     acquires = 0 if charge.entries else charge.intent.acquires
     operation, part = "", charge.entry(address, {}, acquires)
     for lost in range(_MAX_ATTEMPTS):
-        now_ms = scope.io.now_ms()
-        part_milli = _part_milli(charge, bucket, missing_milli, now_ms)
+        part_milli = _part_milli(charge, bucket, missing_milli)
         if not part_milli:
             return
         if part_milli != part.charged_milli:
             # What was tried before must not be taken for this, should it land late.
             operation, part = scope.io.operation_id(), charge.entry(address, part_milli, acquires)
-        write = plan_part(charge, bucket, part, operation, now_ms)
+        write = plan_part(charge, bucket, part, operation)
         outcome = await dispatch(scope, charge, part, write)
         if not isinstance(outcome, Refused):
             break
@@ -70,9 +69,7 @@ async def _take_part(
             missing_milli[name] -= amount_milli
 
 
-def _part_milli(
-    charge: Charge, bucket: Bucket, missing_milli: Mapping[str, int], now_ms: int
-) -> dict[str, int]:
-    cells = at(bucket, charge.limits, now_ms, metered=True).cells
+def _part_milli(charge: Charge, bucket: Bucket, missing_milli: Mapping[str, int]) -> dict[str, int]:
+    cells = view(charge, bucket).cells
     parts_milli = {n: min(missing, cells[n].tokens_milli) for n, missing in missing_milli.items()}
     return {name: part_milli for name, part_milli in parts_milli.items() if part_milli > 0}

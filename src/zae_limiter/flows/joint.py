@@ -59,6 +59,8 @@ async def _take_together(
     waiting = [(rider, rider.load) for rider in riders if isinstance(rider.load, Charge)]
     flying = _likely(scope, waiting)
     boarded_ms = scope.io.now_ms()
+    for _, charge in waiting:
+        charge.begun_ms = boarded_ms
     for _ in range(_MAX_FLIGHTS):
         try:
             outcome = await _fly(scope, flying, speculative, take_here)
@@ -145,7 +147,7 @@ def _joint(charges: Sequence[Charge]) -> Charge:
         is_leaf=False,
         overridden=all(charge.overridden for charge in charges),
         is_joint=True,
-        begun_ms=max(charge.begun_ms for charge in charges),
+        begun_ms=first.begun_ms,
     )
 
 

@@ -8,7 +8,7 @@ from ..core.composite import Bucket, BucketAddress, at
 from ..core.ledger import Entry
 from ..core.naming import WCU
 from ..core.planner import plan
-from ..core.writes import Drain, Fill, Refill
+from ..core.writes import Borrow, Drain, Fill, Refill
 from .apportion import Balances
 from .charge import ONE_WRITE_MILLI, Charge
 
@@ -23,9 +23,14 @@ def asked_milli(charge: Charge) -> dict[str, int]:
     return {name: amount for name, amount in takes_milli.items() if amount and name != WCU}
 
 
-def views(charge: Charge, found: Items, now_ms: int) -> dict[BucketAddress, Bucket]:
-    """The items as they stand now."""
-    return {a: at(bucket, charge.limits, now_ms, metered=True) for a, bucket in found.items()}
+def view(charge: Charge, bucket: Bucket) -> Bucket:
+    """An item as it stood when the request came."""
+    return at(bucket, charge.limits, charge.begun_ms, metered=True)
+
+
+def views(charge: Charge, found: Items) -> dict[BucketAddress, Bucket]:
+    """The items as they stood then."""
+    return {address: view(charge, bucket) for address, bucket in found.items()}
 
 
 def balances_milli(shards: Items, names: Mapping[str, int]) -> Balances:
@@ -36,32 +41,33 @@ def balances_milli(shards: Items, names: Mapping[str, int]) -> Balances:
     }
 
 
-def stored_milli(charge: Charge, found: Items, now_ms: int) -> Balances:
+def stored_milli(charge: Charge, found: Items) -> Balances:
     """What can be taken of each item without a refill, so that it does not matter if someone
     else refills it meanwhile."""
     names = asked_milli(charge)
     return {
-        address: {name: _drainable_milli(charge, bucket, name, now_ms) for name in names}
+        address: {name: _drainable_milli(charge, bucket, name) for name in names}
         for address, bucket in found.items()
     }
 
 
-def _drainable_milli(charge: Charge, bucket: Bucket, name: str, now_ms: int) -> int:
+def _drainable_milli(charge: Charge, bucket: Bucket, name: str) -> int:
     tokens_milli = bucket.cells[name].tokens_milli if name in bucket.cells else 0
     if tokens_milli <= 0:
         return 0
     all_of_it = charge.intent._replace(takes_milli={name: tokens_milli})
-    return tokens_milli if isinstance(plan(all_of_it, bucket, "", now_ms), Drain) else 0
+    planned = plan(all_of_it, bucket, "", charge.begun_ms)
+    return tokens_milli if isinstance(planned, Drain) else 0
 
 
 def plan_part(
-    charge: Charge, bucket: Bucket, part: Entry, operation: str, now_ms: int
-) -> Drain | Fill | Refill:
-    """The write that takes a part which the item has by now."""
+    charge: Charge, bucket: Bucket, part: Entry, operation: str
+) -> Borrow | Drain | Fill | Refill:
+    """The write that takes a part which the item had when the request came."""
     takes_milli = dict(part.charged_milli)
     if WCU in bucket.cells and bucket.cells[WCU].tokens_milli >= _SPARE_MILLI:
         takes_milli[WCU] = ONE_WRITE_MILLI
     intent = charge.intent._replace(takes_milli=takes_milli, acquires=part.acquires)
-    planned = plan(intent, bucket, operation, now_ms)
-    assert isinstance(planned, Drain | Fill | Refill), planned
+    planned = plan(intent, bucket, operation, charge.begun_ms)
+    assert isinstance(planned, Borrow | Drain | Fill | Refill), planned
     return planned

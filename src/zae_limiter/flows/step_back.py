@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .scope import Scope
 
-_LONGEST_NAP_MS = 32
+_LONGEST_NAP_MS = 128
 
 
 async def step_back(scope: Scope, lost: int) -> None:

@@ -6,7 +6,7 @@ from ..core.composite import Bucket
 from ..core.exceptions import StorageUnavailable
 from ..core.judge import NEVER
 from ..core.naming import WCU
-from ..core.planner import Crowded, Short, plan, plan_create, plan_first, plan_restamp
+from ..core.planner import Crowded, Short, is_in_stock, plan, plan_create, plan_first, plan_restamp
 from ..core.shards import MAX_SHARDS
 from ..core.writes import Absent, Granted, Outcome, Refused, Write
 from .charge import (
@@ -15,6 +15,7 @@ from .charge import (
     Shortage,
     Taken,
     intent_for,
+    paying,
     require_known,
     shortage,
 )
@@ -29,7 +30,7 @@ from .withdraw import withdraw
 
 # Each lost race means that another client won it; a bound keeps it finite.
 _MAX_ATTEMPTS = 96
-_PATIENCE = 6
+_PATIENCE = 3
 _OTHER_SHARDS = 2
 
 
@@ -84,17 +85,21 @@ async def _take_here(scope: Scope, charge: Charge, speculative: bool) -> Taken |
     """
     charge.operation = scope.io.operation_id()
     outcome: Outcome
+    charge.intent = paying(charge.intent, 1)
     if speculative:
         image = scope.images.get(charge.address)
-        first = plan_first(charge.intent, image, charge.operation, scope.io.now_ms())
+        first = plan_first(charge.intent, image, charge.operation, charge.begun_ms)
         outcome = await _dispatch(scope, charge, first)
     else:
         outcome = await _look(scope, charge)
     for attempt in range(_MAX_ATTEMPTS):
         if isinstance(outcome, Granted):
             return Taken(charge)
+        charge.intent = paying(charge.intent, attempt + 2)
         if attempt >= _PATIENCE and isinstance(outcome, Refused):
-            outcome = await _make_room(scope, charge, outcome, attempt - _PATIENCE)
+            # Too many want this item at once.
+            await step_back(scope, attempt - _PATIENCE)
+            outcome = await _look(scope, charge)
         planned = await _plan(scope, charge, outcome)
         match planned:
             case Shortage():
@@ -104,16 +109,6 @@ async def _take_here(scope: Scope, charge: Charge, speculative: bool) -> Taken |
             case _:
                 outcome = await _dispatch(scope, charge, planned)
     raise StorageUnavailable(f"{charge.address} is too contended")
-
-
-async def _make_room(scope: Scope, charge: Charge, outcome: Refused, lost: int) -> Refused | Absent:
-    """Too many want this item at once: step back a while and, if that does not help, spread it if
-    that is possible."""
-    may_spread = charge.intent.metered and outcome.bucket.shard_count < MAX_SHARDS
-    if may_spread and lost >= _PATIENCE:
-        return await _spread(scope, charge, outcome.bucket)
-    await step_back(scope, lost)
-    return await _look(scope, charge)
 
 
 async def _dispatch(scope: Scope, charge: Charge, write: Write) -> Outcome:
@@ -134,12 +129,10 @@ async def _plan(
     """What to do next: send a write, give up, or look again at another image."""
     if isinstance(outcome, Absent):
         return await _plan_absent(scope, charge)
-    io, bucket = scope.io, outcome.bucket
+    bucket = outcome.bucket
     if bucket.fingerprint != charge.limits.fingerprint:
         await _adopt(scope, charge)
-    decided = plan(charge.intent, bucket, charge.operation, charge.begun_ms)
-    if not isinstance(decided, Short):
-        decided = plan(charge.intent, bucket, charge.operation, io.now_ms())
+    decided = plan(charge.intent, bucket, charge.operation, _as_of_ms(scope, charge, bucket))
     match decided:
         case Short():
             if bucket.fingerprint != charge.limits.fingerprint:
@@ -149,6 +142,13 @@ async def _plan(
             return await _spread(scope, charge, bucket)
         case _:
             return decided
+
+
+def _as_of_ms(scope: Scope, charge: Charge, bucket: Bucket) -> int:
+    """The time at which the bucket is charged: when the request came. So what others do to it
+    meanwhile cannot be in its way. But an item that may go at any moment has to be renewed."""
+    now_ms = scope.io.now_ms()
+    return now_ms if bucket.is_expired(now_ms) else charge.begun_ms
 
 
 async def _plan_absent(scope: Scope, charge: Charge) -> Write | Shortage | Refused:
@@ -164,8 +164,9 @@ async def _plan_absent(scope: Scope, charge: Charge) -> Write | Shortage | Refus
 
 
 async def _spread(scope: Scope, charge: Charge, bucket: Bucket) -> Refused | Absent:
-    """The item is written too often: split it and go on at its new sibling."""
-    if bucket.shard_count >= MAX_SHARDS:
+    """The item is written too often: split it and go on at its new sibling, if that helps. One
+    that is used up is held back by its limits: pieces of it would only have to be put together."""
+    if bucket.shard_count >= MAX_SHARDS or not is_in_stock(bucket, charge.intent.takes_milli):
         takes_milli = {n: m for n, m in charge.intent.takes_milli.items() if n != WCU}
         charge.intent = charge.intent._replace(takes_milli=takes_milli)
         return Refused(bucket)

@@ -32,7 +32,7 @@ async def withdraw(scope: Scope, charge: Charge) -> Taken | Shortage | None:
         if not found:
             return None
         # Nobody is refused while holding a part: the verdict is on the bucket as others see it.
-        shards = list(views(charge, found, charge.begun_ms).values())
+        shards = list(views(charge, found).values())
         if not judge_shards(shards, charge.intent.takes_milli).fits:
             return shortage(charge, shards)
         known = await take_at_once(scope, charge, found)

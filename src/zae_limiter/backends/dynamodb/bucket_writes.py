@@ -11,13 +11,13 @@ from functools import lru_cache
 from typing import Any, assert_never
 
 from ...core.composite import Bucket, BucketAddress, Cell
-from ...core.writes import Adjust, Create, Drain, Fill, Guard, Refill, Speculate, guards
+from ...core.writes import Adjust, Borrow, Create, Drain, Fill, Guard, Refill, Speculate, guards
 from .bucket_codec import FIELDS, OPERATIONS, bucket_key, dormant_text, encode_bucket
 from .clauses import Clause, Clauses, Field, Update, Value
 from .expressions import Expression
 from .schema import bucket_attr
 
-Change = Refill | Fill | Drain | Speculate | Adjust
+Change = Refill | Fill | Drain | Borrow | Speculate | Adjust
 Pair = tuple[str, str]
 Terms = Iterator[tuple[Clause, Value]]
 _ALL_OLD = (("ReturnValuesOnConditionCheckFailure", "ALL_OLD"),)
@@ -71,6 +71,8 @@ def _clauses(write: Change) -> Clauses:
             return [*remembering, *_fill(write)]
         case Drain() | Speculate():
             return [*remembering, *_take(write)]
+        case Borrow():
+            return [*remembering, *_borrow(write)]
         case Adjust():
             return [*remembering, *_adjust(write)]
         case _:
@@ -101,6 +103,19 @@ def _take(write: Drain | Speculate) -> Terms:
             yield limit.tokens.add, -amount_milli
             if name in write.roofs_milli:
                 yield limit.tokens.at_most, write.roofs_milli[name]
+    yield from _acquired(write.acquires)
+
+
+def _borrow(write: Borrow) -> Terms:
+    yield _LIMITS.equals, write.fingerprint
+    yield _SHARDS.equals, write.shard_count
+    yield _REFILLED_AT.equals, write.refilled_at_ms
+    for name, floor_milli in write.floors_milli.items():
+        limit, amount_milli = _limit(name), write.takes_milli[name]
+        yield limit.tokens.at_least, floor_milli
+        if name in write.roofs_milli:
+            yield limit.tokens.at_most, write.roofs_milli[name]
+        yield from _moved(limit, -amount_milli, amount_milli)
     yield from _acquired(write.acquires)
 
 

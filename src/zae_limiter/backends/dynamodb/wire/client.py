@@ -7,7 +7,7 @@ from typing import Any
 
 from ....core.exceptions import StorageUnavailable
 from ....ports.io import Io
-from .errors import ConditionFailed, TransactionCanceled
+from .errors import Busy, ConditionFailed, TransactionCanceled
 from .meter import Meter
 from .retry import Backoff, delays
 from .server_clock import ServerClock
@@ -48,8 +48,9 @@ class Client:
         began_ms: int,
     ) -> dict[str, Any]:
         """Wait and send, for as long as that makes sense."""
-        deadline_ms = began_ms + 1000 * self._backoff.deadline_s
-        for wait_s in delays(self._backoff, self.io.entropy):
+        backoff = self._backoff.patient if isinstance(error, Busy) else self._backoff
+        deadline_ms = began_ms + 1000 * backoff.deadline_s
+        for wait_s in delays(backoff, self.io.entropy):
             if error.ambiguous or not error.retryable:
                 break
             if self.io.now_ms() + 1000 * wait_s > deadline_ms:

@@ -1,7 +1,8 @@
 """What can go wrong between us and DynamoDB, by table.
 
 core.StorageUnavailable        the call was not carried out, or nobody knows
-├── retryable, not ambiguous   throttled; never sent (refused, no address, connect timeout)
+├── retryable, not ambiguous   throttled (`Busy`); met another transaction; never sent (refused,
+│                              no address, connect timeout)
 ├── retryable, ambiguous       no or broken answer (timeout, reset, checksum), status 5xx,
 │                              a transaction that is still under way
 └── not retryable              credentials missing, expired or unknown; wrong signature;
@@ -50,6 +51,10 @@ class Reason:
     code: str
     message: str = ""
     item: Item | None = None
+
+
+class Busy(StorageUnavailable):
+    """DynamoDB bears no more of this at the moment."""
 
 
 class WireError(Exception):
@@ -140,7 +145,7 @@ def reasons(refusal: Refusal) -> list[Reason]:
 
 
 def _throttled(refusal: Refusal) -> Exception:
-    return StorageUnavailable(f"DynamoDB is too busy: {refusal}", WireError(refusal))
+    return Busy(f"DynamoDB is too busy: {refusal}", WireError(refusal))
 
 
 def _failed(refusal: Refusal) -> Exception:
@@ -170,7 +175,7 @@ def _canceled(refusal: Refusal) -> Exception:
     """A transaction that met others, or no capacity, may pass when it is sent again."""
     codes = {reason.code for reason in reasons(refusal)} - {"None"}
     if codes and codes <= _PASSING_REASONS:
-        return _throttled(refusal)
+        return StorageUnavailable(f"DynamoDB is too busy: {refusal}", WireError(refusal))
     if "ValidationError" in codes:
         return RequestInvalid(refusal)
     return TransactionCanceled(refusal)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +16,11 @@ class Backoff:
     ceiling_s: float = 0.5
     total_s: float = 1.0
     deadline_s: float = 5.0
+
+    @property
+    def patient(self) -> Backoff:
+        """For what is there and busy: it will do later."""
+        return replace(self, retries=2 * self.retries, total_s=2 * self.total_s)
 
 
 def delays(backoff: Backoff, entropy: Callable[[], int]) -> Iterator[float]:
