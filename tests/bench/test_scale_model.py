@@ -53,6 +53,23 @@ def test_the_bucket_lets_out_no_more_than_its_limit(level: Level, processes: int
     assert excess <= 0
 
 
+@pytest.mark.parametrize("level", [FALLING, FULL, SHORT], ids=lambda level: level.name)
+def test_fifty_processes_at_one_key_are_all_answered(level: Level) -> None:
+    """None of them fails, however they get into each other's way."""
+    run = model(level, 1000, 50, seconds=1)
+    assert run.answers.failed == 0
+    if level is SHORT:
+        assert run.shards == 1, "a bucket that is used up was split"
+        assert run.answers.refused == pytest.approx(500, rel=0.2)
+
+
+@pytest.mark.parametrize("processes", [4, 20])
+def test_takings_from_a_bucket_that_is_used_up_are_not_in_each_other_s_way(processes: int) -> None:
+    """A write is lost only where too little is there: for a refusal, or some of a flight."""
+    run = model(SHORT, 1000, processes, seconds=1)
+    assert run.tally.refused <= 1.1 * run.answers.refused
+
+
 @pytest.mark.parametrize("processes", [1, 4, 20])
 def test_no_item_is_written_more_than_it_bears(processes: int) -> None:
     run = model(FALLING, 2000, processes)

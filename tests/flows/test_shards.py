@@ -7,7 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zae_limiter import Limit, RateLimitExceeded, SyncRateLimiter
+from zae_limiter.core.composite import BucketAddress
 from zae_limiter.core.shards import MAX_SHARDS, is_whole
+from zae_limiter.core.writes import Outcome, Write
+from zae_limiter.flows.charge import ONE_WRITE_MILLI
 from zae_limiter.flows.shards import make_shard, read_all, split_shard
 from zae_limiter.runtime.blocking import run
 from zae_limiter.testing import Event, window_excess
@@ -29,10 +32,48 @@ def test_an_item_that_is_written_too_often_is_split(bench: Bench) -> None:
 
 
 def test_a_steady_rate_below_the_allowance_never_splits(bench: Bench) -> None:
-    for _ in range(3000):
+    for step in range(5000):
         assert take(bench.limiter, rpm=1)
-        bench.clock.advance(0.0011)
+        # 750 a second.
+        bench.clock.advance(0.001 if step % 3 else 0.002)
     assert len(bench.shards()) == 1
+
+
+def test_a_rate_just_below_the_allowance_splits_before_it_is_too_late(bench: Bench) -> None:
+    for _ in range(5000):
+        assert take(bench.limiter, rpm=1)
+        bench.clock.advance(0.001)
+    assert len(bench.shards()) > 1
+
+
+def test_an_item_that_is_used_up_is_not_split_however_often_it_is_written(bench: Bench) -> None:
+    bench.limiter.set_system_defaults([Limit.per_second("rpm", 10_000)])
+    assert take(bench.limiter, rpm=10_000)
+    for _ in range(5000):
+        bench.clock.advance(0.001)
+        assert take(bench.limiter, rpm=10)
+    (bucket,) = bench.shards()
+    assert bucket.acquires == 5001
+
+
+def test_writes_that_were_lost_are_paid_for_by_the_one_that_succeeds(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rivals = [bench.client(), bench.client()]
+    sent = []
+    carry_out = bench.store.buckets.write
+
+    async def write(address: BucketAddress, write: Write) -> Outcome:
+        sent.append(write)
+        return await carry_out(address, write)
+
+    monkeypatch.setattr(bench.store.buckets, "write", write)
+    for _ in range(20):
+        bench.clock.advance(1)
+        assert all(take(rival, rpm=10) for rival in rivals)
+    (bucket,) = bench.shards()
+    assert bucket.acquires == 40 < len(sent)
+    assert bucket.cells["wcu"].consumed_milli == len(sent) * ONE_WRITE_MILLI
 
 
 def test_splitting_to_the_limit_under_load_makes_and_loses_nothing(bench: Bench) -> None:

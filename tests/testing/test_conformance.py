@@ -15,6 +15,7 @@ from zae_limiter.core.composite import Bucket, take
 from zae_limiter.core.exceptions import ValidationError
 from zae_limiter.core.writes import (
     Adjust,
+    Borrow,
     Create,
     Drain,
     Fill,
@@ -82,7 +83,7 @@ def overdraft(write: Write, bucket: Bucket | None) -> Outcome:
 
 
 def any_roof(write: Write, bucket: Bucket | None) -> Outcome:
-    if isinstance(write, Speculate | Drain):
+    if isinstance(write, Speculate | Drain | Borrow):
         write = write._replace(roofs_milli=dict.fromkeys(write.takes_milli, 10**20))
     return apply(write, bucket)
 
@@ -102,6 +103,18 @@ def full_at_any_time(write: Write, bucket: Bucket | None) -> Outcome:
 def full_with_less(write: Write, bucket: Bucket | None) -> Outcome:
     if isinstance(write, Fill):
         write = write._replace(floors_milli={})
+    return apply(write, bucket)
+
+
+def gained_twice(write: Write, bucket: Bucket | None) -> Outcome:
+    if isinstance(write, Borrow):
+        write = write._replace(floors_milli=dict.fromkeys(write.floors_milli, -(10**20)))
+    return apply(write, bucket)
+
+
+def gained_since_any_refill(write: Write, bucket: Bucket | None) -> Outcome:
+    if isinstance(write, Borrow) and bucket is not None:
+        write = write._replace(refilled_at_ms=bucket.refilled_at_ms)
     return apply(write, bucket)
 
 
@@ -145,6 +158,8 @@ MUTANTS = [
     any_age,
     full_at_any_time,
     full_with_less,
+    gained_twice,
+    gained_since_any_refill,
     forgetful,
     overwriting,
     unlocked,

@@ -142,9 +142,7 @@ def renewed(
     )
 
 
-def owned(
-    bucket: Bucket, expires_at_s: int | None, parent_id: str | None, cascade: bool
-) -> Bucket:
+def owned(bucket: Bucket, expires_at_s: int | None, parent_id: str | None, cascade: bool) -> Bucket:
     """The bucket with this lifetime and owner. In the same way: the lifetime of one that is not
     used all the time is another at each acquire."""
     return Bucket(

@@ -34,10 +34,10 @@ class Charge:
     `operation`: the id of whatever is written for it to the item at its address.
     `sent`: charges by operation whose outcome is not known yet, or will never be.
     `entries`: what was taken, and where. `shards`: the items as they were left.
-    `begun_ms`: when the request came, or boarded a flight with others. It is judged as of then: what
-    is gained while it is being dealt with is for those who come later, or nobody would ever be
-    refused a limit that gains something with every round trip. And it is charged as of then: what
-    others do to the bucket meanwhile is not in its way.
+    `begun_ms`: when the request came, or boarded a flight with others. It is judged as of then:
+    what is gained while it is being dealt with is for those who come later, or nobody would ever
+    be refused a limit that gains something with every round trip. And it is charged as of then:
+    what others do to the bucket meanwhile is not in its way.
     `is_joint`: the sum of several charges, which may differ in what they want of other limits.
     """
 

@@ -66,6 +66,26 @@ async def check_a_take_needs_a_recent_refill_and_a_balance_under_the_roof(trial:
         expect(isinstance(await agreed(trial, address, fitting), Granted), f"{fitting} was refused")
 
 
+async def check_what_was_gained_is_taken_once_and_leaves_the_refill_time(trial: Trial) -> None:
+    address = trial.address()
+    await agreed(trial, address, trial.create({"rpm": 100 * MILLI}))
+    seen = await _existing(trial, address)
+    borrow = trial.borrow(seen, rpm=MILLI)
+    too_much = borrow._replace(floors_milli={"rpm": 1})
+    too_full = borrow._replace(roofs_milli={"rpm": -1})
+    refilled = borrow._replace(refilled_at_ms=seen.refilled_at_ms - 1)
+    split = borrow._replace(shard_count=2)
+    stamped = borrow._replace(fingerprint=_FEWER.fingerprint)
+    for write in (too_much, too_full, refilled, split, stamped):
+        expect(isinstance(await agreed(trial, address, write), Refused), f"{write} was granted")
+    expect(isinstance(await agreed(trial, address, borrow), Granted), "Borrow was refused")
+    again = trial.borrow(seen, rpm=MILLI)
+    expect(isinstance(await agreed(trial, address, again), Refused), "It was taken twice")
+    after = await _existing(trial, address)
+    same(after.cells["rpm"].tokens_milli, -MILLI, "The balance is not what will be gained")
+    same(after.refilled_at_ms, seen.refilled_at_ms, "The refill time moved")
+
+
 async def check_an_adjust_may_leave_debt_and_never_exceeds_the_ceiling(trial: Trial) -> None:
     address = trial.address()
     await agreed(trial, address, trial.create())

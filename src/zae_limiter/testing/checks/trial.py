@@ -12,7 +12,7 @@ from ...core.composite import Bucket, BucketAddress
 from ...core.limit import Limit, LimitSet
 from ...core.planner import Intent, plan_create
 from ...core.windows import iso_ms
-from ...core.writes import Adjust, Create, Drain, Outcome, Speculate, Write
+from ...core.writes import Adjust, Borrow, Create, Drain, Outcome, Speculate, Write
 from ...ports.io import Io
 from ...ports.repository_protocol import RepositoryProtocol
 
@@ -115,6 +115,19 @@ class Trial:
     def drain(self, limits: LimitSet = LIMITS, **takes_milli: int) -> Drain:
         """The same, for a bucket that has been seen."""
         return Drain(*self.speculate(limits, **takes_milli))
+
+    def borrow(self, seen: Bucket, **takes_milli: int) -> Borrow:
+        """A taking that a bucket which has been seen covers once it has gained all of it."""
+        return Borrow(
+            self.io.operation_id(),
+            self.now_ms,
+            seen.fingerprint,
+            takes_milli,
+            acquires=1,
+            refilled_at_ms=seen.refilled_at_ms,
+            floors_milli=dict.fromkeys(takes_milli, 0),
+            roofs_milli=dict.fromkeys(takes_milli, 10**18),
+        )
 
     def adjust(self, **deltas_milli: int) -> Adjust:
         """A correction."""
