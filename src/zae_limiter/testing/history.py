@@ -7,7 +7,8 @@ came back, is at most
 
 because at its begin the bucket held no more than its capacity, at its end it was not in
 debt, and in between it gained no more than the rate. The skew is how far apart the clocks
-of those who wrote may have been, the time included that a write takes to arrive.
+of those who wrote may have been, the time included that an acquire takes: it is charged as of
+when it was asked for.
 
 Corrections count inside an interval, but none begins with one: an adjust may charge late
 for what was used before.
