@@ -326,7 +326,7 @@ def check_limit_changes(world: World) -> None:
     if world.scenario.clock_steps:
         ttl_ms += 4000
     for applied in world.truth.applied:
-        if isinstance(applied.write, Adjust) or is_split(applied.write):
+        if isinstance(applied.write, Adjust) or is_split(applied.write) or _is_renewal(applied):
             continue
         sent = world.watch.sent[applied.write.operation]
         allowed = {sent.story.override_set}
@@ -336,6 +336,13 @@ def check_limit_changes(world: World) -> None:
             allowed = {*world.truth.limits_in_force(entity_id, RESOURCE, since_ms, applied.at_ms)}
         fingerprints = {limits.fingerprint for limits in allowed if limits}
         assert applied.after.fingerprint in fingerprints, f"outdated limits: {applied}"
+
+
+def _is_renewal(applied: Applied) -> bool:
+    """Whether it takes nothing and leaves the limits as they are: an item in debt is kept."""
+    before, after = applied.before, applied.after
+    is_same = before is not None and before.fingerprint == after.fingerprint
+    return is_same and not any(deltas_milli(applied.write).values())
 
 
 def check_waits(world: World) -> None:
