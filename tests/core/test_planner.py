@@ -270,7 +270,7 @@ def test_what_is_planned_on_an_image_is_granted_on_that_image(
     outcome = apply(planned, image)
     assert isinstance(outcome, Granted)
     standing = at(image, intent.limits, NOW_MS + later_ms).cells["rpm"].tokens_milli
-    seen = image.cells["rpm"].tokens_milli if isinstance(planned, Drain) else standing
+    seen = image.cells["rpm"].tokens_milli if isinstance(planned, Drain | Borrow) else standing
     assert outcome.bucket.cells["rpm"].tokens_milli == seen - wanted_milli
 
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from .composite import Bucket, at, covers, full_bucket, owned, take, time_to_fill_ms
 from .limit import LimitSet
 from .naming import WCU
+from .shards import MAX_SHARDS
 from .writes import Borrow, Create, Drain, Fill, Refill, Speculate, Write
 
 _STOCK_MS = 500
@@ -41,7 +42,8 @@ class Short:
 
 @dataclass(slots=True)
 class Crowded:
-    """The bucket could cover the intent, but is written more often than its store allows."""
+    """The bucket could cover the intent, but is written more often than its store allows, and
+    should be split."""
 
     bucket: Bucket
 
@@ -110,7 +112,12 @@ def plan(
         return taking
     current = at(bucket, intent.limits, now_ms, metered=intent.metered)
     if not covers(current, intent.takes_milli):
-        return _obstacle(intent, current)
+        unmetered = _unmetered(intent)
+        if not covers(current, unmetered.takes_milli):
+            return Short(current)
+        if _gains_by_a_split(current, unmetered.takes_milli):
+            return Crowded(current)
+        return plan(unmetered, bucket, operation, now_ms)
     after = take(stamped(intent, current, now_ms), intent.takes_milli, intent.acquires)
     fill = _plan_fill(intent, bucket, after, operation)
     return fill or Refill(operation, now_ms, bucket, after)
@@ -158,9 +165,21 @@ def _usual_gap_ms(intent: Intent, bucket: Bucket) -> int:
     return gap_ms
 
 
-def _obstacle(intent: Intent, current: Bucket) -> Short | Crowded:
-    asked_milli = {name: n for name, n in intent.takes_milli.items() if name != WCU}
-    return Crowded(current) if covers(current, asked_milli) else Short(current)
+def _unmetered(intent: Intent) -> Intent:
+    """The intent, without what it pays for its own write."""
+    takes_milli = {name: n for name, n in intent.takes_milli.items() if name != WCU}
+    return intent._replace(takes_milli=takes_milli)
+
+
+def _gains_by_a_split(bucket: Bucket, takes_milli: Mapping[str, int]) -> bool:
+    """Whether two items could be written more often than one. Not if there are as many as there
+    may be, nor if this one holds less of what is asked than it gains in a while: then its limits
+    are what holds callers back, and pieces would only have to be put together again."""
+    return bucket.shard_count < MAX_SHARDS and all(
+        cell.tokens_milli * bucket.period_ms(name) >= _STOCK_MS * cell.refill_amount_milli
+        for name, cell in bucket.cells.items()
+        if takes_milli.get(name)
+    )
 
 
 def _plan_taking(
@@ -229,16 +248,6 @@ def _outlasts(intent: Intent, bucket: Bucket, now_ms: int) -> bool:
     if bucket.expires_at_s is None:
         return True
     return now_ms + intent.limits.seconds_to_fill * 1000 <= bucket.expires_at_s * 1000
-
-
-def is_in_stock(bucket: Bucket, takes_milli: Mapping[str, int]) -> bool:
-    """Whether the bucket holds, of what is asked, what it gains in a while. If not, whoever comes
-    takes what it has just gained."""
-    cells = ((name, bucket.cells[name]) for name, n in takes_milli.items() if n and name != WCU)
-    return all(
-        cell.tokens_milli * bucket.period_ms(name) >= _STOCK_MS * cell.refill_amount_milli
-        for name, cell in cells
-    )
 
 
 def plan_restamp(intent: Intent, bucket: Bucket, operation: str, now_ms: int) -> Refill:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from ..core.composite import Bucket
 from ..core.exceptions import StorageUnavailable
 from ..core.judge import NEVER
-from ..core.naming import WCU
-from ..core.planner import Crowded, Short, is_in_stock, plan, plan_create, plan_first, plan_restamp
-from ..core.shards import MAX_SHARDS
+from ..core.planner import Crowded, Short, plan, plan_create, plan_first, plan_restamp
 from ..core.writes import Absent, Granted, Outcome, Refused, Write
 from .charge import (
     Charge,
@@ -84,18 +82,19 @@ async def _take_here(scope: Scope, charge: Charge, speculative: bool) -> Taken |
     given up for lost, the item knows that it has been charged already.
     """
     charge.operation = scope.io.operation_id()
-    outcome: Outcome
     charge.intent = paying(charge.intent, 1)
+    writes = 0
+    outcome: Outcome
     if speculative:
         image = scope.images.get(charge.address)
         first = plan_first(charge.intent, image, charge.operation, charge.begun_ms)
-        outcome = await _dispatch(scope, charge, first)
+        outcome, writes = await _dispatch(scope, charge, first), 1
     else:
         outcome = await _look(scope, charge)
     for attempt in range(_MAX_ATTEMPTS):
         if isinstance(outcome, Granted):
             return Taken(charge)
-        charge.intent = paying(charge.intent, attempt + 2)
+        charge.intent = paying(charge.intent, writes + 1)
         if attempt >= _PATIENCE and isinstance(outcome, Refused):
             # Too many want this item at once.
             await step_back(scope, attempt - _PATIENCE)
@@ -107,7 +106,7 @@ async def _take_here(scope: Scope, charge: Charge, speculative: bool) -> Taken |
             case Refused() | Absent():
                 outcome = planned
             case _:
-                outcome = await _dispatch(scope, charge, planned)
+                outcome, writes = await _dispatch(scope, charge, planned), writes + 1
     raise StorageUnavailable(f"{charge.address} is too contended")
 
 
@@ -164,12 +163,7 @@ async def _plan_absent(scope: Scope, charge: Charge) -> Write | Shortage | Refus
 
 
 async def _spread(scope: Scope, charge: Charge, bucket: Bucket) -> Refused | Absent:
-    """The item is written too often: split it and go on at its new sibling, if that helps. One
-    that is used up is held back by its limits: pieces of it would only have to be put together."""
-    if bucket.shard_count >= MAX_SHARDS or not is_in_stock(bucket, charge.intent.takes_milli):
-        takes_milli = {n: m for n, m in charge.intent.takes_milli.items() if n != WCU}
-        charge.intent = charge.intent._replace(takes_milli=takes_milli)
-        return Refused(bucket)
+    """The item is written too often: split it and go on at its new sibling."""
     await split_shard(scope, charge.address, bucket)
     charge.address = draw(scope, charge.address)
     return await _look(scope, charge)
