@@ -33,9 +33,10 @@ def only(name: str, rows: Sequence[Row]) -> Target:
     return found
 
 
+@pytest.mark.parametrize("name", ["shared-one-key", "shared-50-keys", "shared-threads"])
 @pytest.mark.parametrize(("leaner", "met"), [(5.0, True), (4.9, False)])
-def test_client_cpu(leaner: float, met: bool) -> None:
-    found = only("shared-one-key", [row(OURS, None, None), row(EXISTING, 1.0, leaner)])
+def test_client_cpu(name: str, leaner: float, met: bool) -> None:
+    found = only(name, [row(OURS, None, None), row(EXISTING, 1.0, leaner)])
     assert found.found == f"{leaner} times less"
     assert found.met is met
 
