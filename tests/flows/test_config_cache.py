@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import get_args
 
 import pytest
@@ -194,16 +195,16 @@ async def test_statistics_count_hits_misses_and_records(
     assert (first.hits, first.misses, first.size, first.ttl_seconds) == (0, 0, 0, 60)
     await take(limiter, rpm=1)
     missed = repository.get_cache_stats()
-    assert (missed.hits, missed.misses) == (0, 3)
+    assert (missed.hits, missed.misses) == (0, 4)
     assert missed.size == 3
     await take(limiter, rpm=1)
     await take(limiter, rpm=1)
     hit = repository.get_cache_stats()
-    assert (hit.hits, hit.misses, hit.size) == (2, 3, 3)
-    assert hit.as_dict() == {"hits": 2, "misses": 3, "size": 3, "ttl": 60, "local_rejections": 0}
+    assert (hit.hits, hit.misses, hit.size) == (2, 4, 3)
+    assert hit.as_dict() == {"hits": 2, "misses": 4, "size": 3, "ttl": 60, "local_rejections": 0}
     clock.advance(60)
     await take(limiter, rpm=1)
-    assert repository.get_cache_stats().misses == 6
+    assert repository.get_cache_stats().misses == 8
 
 
 async def test_a_warm_acquire_reads_no_configuration(world: World) -> None:
@@ -323,3 +324,19 @@ async def test_a_read_that_a_change_overtakes_is_not_remembered(world: World) ->
     await capacity(limiter)
     assert changed
     assert await capacity(limiter) == 2
+
+
+class Interrupted(ConfigCache):
+    """Another thread changes something when a flow has asked for what is known."""
+
+    def shared(self, resource: str, now_ms: int) -> Defaults | dict[ConfigSlot, Record]:
+        found = super().shared(resource, now_ms)
+        self.invalidate()
+        return found
+
+
+@pytest.mark.parametrize("store_kind", ["memory"], indirect=True)
+async def test_what_was_known_before_a_change_is_not_remembered_after_it(world: World) -> None:
+    scope = replace(world.scope, cache=Interrupted())
+    await resolve(scope, "key-1", "gpt-4")
+    assert scope.cache.stats().size == 0

@@ -123,6 +123,7 @@ class ConfigCache:
                 self.last_on_unavailable = None
 
     def stats(self) -> CacheStats:
-        """Hits and misses so far, and how many records and verdicts are remembered."""
+        """How often nothing had to be read, how many records had to be, and how much is
+        remembered."""
         size = len(self._records) + len(self._verdicts)
         return CacheStats(self.hits, self.misses, size, self.ttl_seconds)

@@ -7,14 +7,20 @@ from collections.abc import Mapping
 from ..core.hierarchy import SYSTEM_SLOT, ConfigSlot, Slots, own_slots, shared_slots
 from ..core.models import OnUnavailableAction
 from ..ports.repository_protocol import ConfigPage
+from .config_cache import ConfigCache
 from .resolution import Defaults, Record, Resolution, combine, defaults, own
 from .scope import Scope
 from .verdicts import Verdict
 
+Records = Mapping[ConfigSlot, Record]
+"""Those that entities share and that are fresh."""
+
+_NOTHING_READ = ConfigPage()
+
 
 async def resolve(scope: Scope, entity_id: str, resource: str) -> Resolution:
     """From the cache, or from the store in one read of the records that are not fresh."""
-    cache, now_ms = scope.cache, scope.io.now_ms()
+    cache, generation, now_ms = scope.cache, scope.cache.generation, scope.io.now_ms()
     last = cache.verdict(entity_id, resource)
     if last is not None:
         if last.since_ms <= now_ms < last.until_ms:
@@ -22,30 +28,36 @@ async def resolve(scope: Scope, entity_id: str, resource: str) -> Resolution:
             return last.resolution
         if not cache.is_fresh(last.since_ms, now_ms):
             last = None
-    return await _decide(scope, entity_id, resource, last, cache.shared(resource, now_ms))
+    shared = cache.shared(resource, now_ms)
+    return await _decide(scope, entity_id, resource, generation, last, shared)
 
 
 async def resolve_afresh(scope: Scope, entity_id: str, resource: str) -> Resolution:
     """From the store, whatever the cache says."""
-    return await _decide(scope, entity_id, resource, None, {})
+    return await _decide(scope, entity_id, resource, scope.cache.generation, None, {})
 
 
 async def _decide(
     scope: Scope,
     entity_id: str,
     resource: str,
+    generation: int,
     last: Verdict | None,
-    shared: Defaults | dict[ConfigSlot, Record],
+    shared: Defaults | Records,
 ) -> Resolution:
-    """Read what is not known. `last`: a verdict that knows what the entity's own records say."""
-    cache, generation, now_ms = scope.cache, scope.cache.generation, scope.io.now_ms()
-    stale = () if isinstance(shared, Defaults) else _stale(resource, shared)
-    page = await _read(scope, entity_id, resource, stale, is_own_known=last is not None)
+    """Read what is not known. `last`: a verdict that knows what the entity's own records say.
+    `generation`: that of the cache before it was asked for what is known."""
+    cache, now_ms = scope.cache, scope.io.now_ms()
+    wanted = () if isinstance(shared, Defaults) else _stale(resource, shared)
+    if last is None:
+        wanted = own_slots(entity_id, resource) + wanted
+    page = _NOTHING_READ
+    if wanted:
+        cache.misses += len(wanted)
+        asker = entity_id if last is None else None
+        page = await scope.store.configs.read(scope.namespace_id, wanted, asker)
     if not isinstance(shared, Defaults):
-        read = {slot: Record(now_ms, page.configs.get(slot)) for slot in stale}
-        shared = defaults(resource, {**shared, **read})
-        cache.keep_records(generation, read)
-        cache.keep_defaults(generation, resource, shared)
+        shared = _keep_shared(cache, generation, resource, shared, page, now_ms)
     since_ms = now_ms if last is None else last.since_ms
     said = own(entity_id, resource, page) if last is None else last.resolution.own
     resolution = combine(said, shared.resolution)
@@ -54,19 +66,24 @@ async def _decide(
     return resolution
 
 
-def _stale(resource: str, fresh: Mapping[ConfigSlot, Record]) -> Slots:
+def _stale(resource: str, fresh: Records) -> Slots:
     return tuple(slot for slot in shared_slots(resource) if slot not in fresh)
 
 
-async def _read(
-    scope: Scope, entity_id: str, resource: str, stale: Slots, *, is_own_known: bool
-) -> ConfigPage:
-    """All that is wanted in one call, if anything is."""
-    configs, namespace_id = scope.store.configs, scope.namespace_id
-    scope.cache.misses += len(stale) + (not is_own_known)
-    if not is_own_known:
-        return await configs.read(namespace_id, own_slots(entity_id, resource) + stale, entity_id)
-    return await configs.read(namespace_id, stale) if stale else ConfigPage()
+def _keep_shared(
+    cache: ConfigCache,
+    generation: int,
+    resource: str,
+    fresh: Records,
+    page: ConfigPage,
+    now_ms: int,
+) -> Defaults:
+    """What the records that were fresh and those that were read come to."""
+    read = {slot: Record(now_ms, page.configs.get(slot)) for slot in _stale(resource, fresh)}
+    found = defaults(resource, {**fresh, **read})
+    cache.keep_records(generation, read)
+    cache.keep_defaults(generation, resource, found)
+    return found
 
 
 async def resolve_on_unavailable(scope: Scope) -> OnUnavailableAction | None:

@@ -9,7 +9,6 @@ from .resolution import Resolution
 
 # What comes with limits of its own takes about so many times the space of what does not.
 OWN_WEIGHT = 10
-_SWEPT = 2
 
 
 @dataclass(slots=True, eq=False)
@@ -36,8 +35,9 @@ class Verdicts:
     """Verdicts by entity and resource. When there are too many, the oldest entities go first.
 
     Most entities come for one resource. Such a one takes a place in a dict and a place in a
-    ring, and nothing else of its own. With every verdict that is put, the next two entities of
-    the ring are looked at, so that those of which nothing is fresh leave in time.
+    ring, and nothing else of its own. With every verdict that is put, the next entity of the ring
+    is looked at, and another one if that leaves, so that those leave in time of which nothing
+    is fresh.
 
     Any number of threads may read; whoever changes it holds a lock.
     """
@@ -109,15 +109,18 @@ class Verdicts:
     def _tidy(self, now_ms: int) -> None:
         ring = self._ring
         if self._room >= 0 and len(ring) <= self._max_entries:
-            for _ in range(min(_SWEPT, len(ring))):
+            if self._sweep(now_ms):
                 self._sweep(now_ms)
             return
         while ring and (self._room < 0 or len(ring) > self._max_entries):
             self.discard(ring[0])
             del self._held[ring.popleft()]
 
-    def _sweep(self, now_ms: int) -> None:
-        """Look at the next entity of the ring: at its oldest verdict, if it has several."""
+    def _sweep(self, now_ms: int) -> bool:
+        """Look at the next entity of the ring, at its oldest verdict if it has several, and say
+        whether it left."""
+        if not self._ring:
+            return False
         entity_id = self._ring[0]
         held = self._held[entity_id]
         oldest = next(iter(held.values()), None) if isinstance(held, dict) else held
@@ -125,5 +128,6 @@ class Verdicts:
             self.discard(entity_id, oldest.resource)
         if self._held[entity_id]:
             self._ring.rotate(-1)
-        else:
-            del self._held[self._ring.popleft()]
+            return False
+        del self._held[self._ring.popleft()]
+        return True
