@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from zae_limiter.core.composite import BucketAddress, full_bucket
 from zae_limiter.core.hierarchy import ConfigSlot
 from zae_limiter.core.limit import MILLI, Limit
 from zae_limiter.core.models import Entity, LimiterConfig, UsageSnapshot
-from zae_limiter.core.writes import Adjust, Create, Granted, Refused
+from zae_limiter.core.writes import Adjust, Create, Granted, Refill, Refused
 from zae_limiter.ports.repository_protocol import NamespaceRecord, UsageQuery
 from zae_limiter.runtime.blocking import run
 
@@ -68,9 +69,7 @@ def test_a_bucket_that_has_not_expired_stays(tmp_path: Path) -> None:
 
 def test_sweeping_is_bounded_and_catches_up(tmp_path: Path) -> None:
     with opened(tmp_path / "limits.db") as store:
-        for number in range(40):
-            create(store, user(number), expires_at_s=PAST_S + 1)
-        run_out(tmp_path / "limits.db")
+        run(store.buckets.write_all([expired(number) for number in range(40)]))
         left = []
         for number in range(100, 104):
             create(store, user(number))
@@ -78,11 +77,65 @@ def test_sweeping_is_bounded_and_catches_up(tmp_path: Path) -> None:
         assert left == [25, 10, 3, 4]
 
 
-def run_out(path: Path) -> None:
-    db = sqlite3.connect(path)
-    db.execute("UPDATE buckets SET expires_at_s = 1")
-    db.commit()
-    db.close()
+def expired(number: int) -> tuple[BucketAddress, Create]:
+    """A bucket made a second before all others."""
+    bucket = full_bucket(LIMITS, T0_MS)._replace(expires_at_s=PAST_S)
+    return user(number), Create(operation(), T0_MS - 1000, bucket)
+
+
+def test_a_bucket_that_lives_longer_than_expected_stays(tmp_path: Path) -> None:
+    with opened(tmp_path / "limits.db") as store:
+        create(store, expires_at_s=PAST_S)
+        for expires_at_s in (PAST_S + 1, PAST_S + 2, None):
+            renew(store, expires_at_s)
+            create(store, user(expires_at_s or 0))
+            assert read(store) is not None
+        renew(store, PAST_S)
+        create(store, user(2))
+        assert read(store) is None
+
+
+def renew(store: SqliteStore, expires_at_s: int | None) -> None:
+    before = read(store)
+    assert before is not None
+    write = Refill(operation(), T0_MS, before, before._replace(expires_at_s=expires_at_s))
+    assert isinstance(run(store.buckets.write(ADDRESS, write)), Granted)
+
+
+def test_buckets_in_use_do_not_hide_those_that_have_expired(tmp_path: Path) -> None:
+    with opened(tmp_path / "limits.db") as store:
+        run(store.buckets.write_all([expired(number) for number in range(40)]))
+        for number in range(0, 40, 2):
+            address = user(number)
+            before = read(store, address)
+            assert before is not None
+            write = Refill(operation(), T0_MS, before, before._replace(expires_at_s=PAST_S + 9))
+            run(store.buckets.write(address, write))
+        for number in range(100, 103):
+            create(store, user(number))
+        left = run(store.buckets.of_resource("ns", "gpt-4"))
+        assert len(left) == 20 + 3
+
+
+def test_a_longer_life_is_not_written_to_the_index_each_time(tmp_path: Path) -> None:
+    path = tmp_path / "limits.db"
+    with opened(path) as store:
+        create(store, expires_at_s=PAST_S + 1)
+        renew(store, PAST_S + 100)
+        assert look_at_s(path) == PAST_S + 1
+        renew(store, PAST_S)
+        assert look_at_s(path) == PAST_S
+        renew(store, None)
+        assert look_at_s(path) is None
+        renew(store, PAST_S + 3)
+        assert look_at_s(path) == PAST_S + 3
+
+
+def look_at_s(path: Path) -> int | None:
+    with closing(sqlite3.connect(path)) as db:
+        (found,) = db.execute("SELECT look_at_s FROM buckets").fetchone()
+    assert found is None or isinstance(found, int)
+    return found
 
 
 def test_what_an_expired_bucket_used_is_kept(tmp_path: Path) -> None:
@@ -216,7 +269,7 @@ def test_every_query_finds_its_rows_by_an_index(tmp_path: Path) -> None:
             (rows._SELECT, 4),
             (buckets._SELECT_ENTITY, 2),
             (buckets._SELECT_RESOURCE, 2),
-            (buckets._SELECT_EXPIRED, 2),
+            (buckets._SELECT_DUE, 2),
             (usage._SELECT_HOUR, 4),
             (f"{usage._SELECT_CURRENT} WHERE namespace_id = ? AND resource = ?", 2),
             (f"{usage._SELECT_FLUSHED} WHERE namespace_id = ? AND resource = ?", 2),

@@ -59,11 +59,15 @@ KEYS = {
     "audit": "audit('ns', 'user-1', '01HF')",
     "namespaces": "namespaces('ns',)",
 }
-CELL = '{"rpd":[1,2,3,4,5,6]}'
+RATE = '["rpd",2,3,4]'
 
 
-def state(cells: str = CELL, shard: str = "0,1", rest: str = "0,{}") -> str:
-    return f'[{cells},1,"f",[],0,null,{shard},null,false,{rest}]'
+def state(numbers: str = "1,5,6", rest: str = "0,{}") -> str:
+    return f"[1,0,null,[],[{numbers}],{rest}]"
+
+
+def shape(rate: str = RATE, shard: str = "0,1", dormant: str = "[]") -> str:
+    return f'[[{rate}],"f",{shard},null,false,{dormant}]'
 
 
 SPOILED = [
@@ -72,16 +76,25 @@ SPOILED = [
     ("buckets", "state", "[]"),
     ("buckets", "state", b"[]"),
     ("buckets", "state", "[" * 100_000),
-    ("buckets", "state", state(cells="[]")),
-    ("buckets", "state", state(cells='{"rpd":[1,2,3,4,5]}')),
-    ("buckets", "state", state(cells='{"rpd":[1,2,3,4,5,"6"]}')),
-    ("buckets", "state", state(cells='{"rpd":[1,2,3,0,5,6]}')),
-    ("buckets", "state", state(cells='{"rpd":[1.5,2,3,4,5,6]}')),
-    ("buckets", "state", state(shard="1,1")),
-    ("buckets", "state", state(shard="0,64")),
-    ("buckets", "state", state(shard='"0",1')),
+    ("buckets", "state", state(numbers="")),
+    ("buckets", "state", state(numbers="1,5")),
+    ("buckets", "state", state(numbers='1,5,"6"')),
+    ("buckets", "state", state(numbers="1.5,5,6")),
     ("buckets", "state", state(rest='0,{"rpd":"x"}')),
+    ("buckets", "shape", "not json"),
+    ("buckets", "shape", b"[]"),
+    ("buckets", "shape", shape(rate="")),
+    ("buckets", "shape", shape(rate='["rpd",2,3]')),
+    ("buckets", "shape", shape(rate='["rpd",2,3,0]')),
+    ("buckets", "shape", shape(rate='["rpd",2,0,4]')),
+    ("buckets", "shape", shape(rate='["rpd","2",3,4]')),
+    ("buckets", "shape", shape(rate="[1,2,3,4]")),
+    ("buckets", "shape", shape(shard="1,1")),
+    ("buckets", "shape", shape(shard="0,64")),
+    ("buckets", "shape", shape(shard='"0",1')),
+    ("buckets", "shape", shape(dormant="[1]")),
     ("buckets", "usage_hour_ms", "today"),
+    ("buckets", "look_at_s", "tomorrow"),
     ("usage", "counts", "[1]"),
     ("usage", "counts", "[null,{}]"),
     ("configs", "limits", '[{"name":"rpd"}]'),

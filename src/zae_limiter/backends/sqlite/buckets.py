@@ -11,24 +11,23 @@ from ...core.usage import UsageCounts, consumption
 from ...core.windows import hour_start_ms
 from ...core.writes import Granted, Outcome, Write, apply
 from ..damage import leave_out
-from .codec import Item, decode_item
+from .codec import ITEM_COLUMNS, Item, decode_item, look_at_s
 from .connection import Connection
 from .rows import KEY, BucketRows
 from .usage import add_usage
 
-_SELECT_ALL = """
-    SELECT namespace_id, entity_id, resource, shard, state, usage_hour_ms FROM buckets
-"""
+_SELECT_ALL = f"SELECT namespace_id, entity_id, resource, shard, {ITEM_COLUMNS} FROM buckets"
 _SELECT_ENTITY = f"""
     {_SELECT_ALL} WHERE namespace_id = ? AND entity_id = ? ORDER BY resource, shard
 """
 _SELECT_RESOURCE = f"""
     {_SELECT_ALL} WHERE namespace_id = ? AND resource = ? ORDER BY entity_id, shard
 """
-_SELECT_EXPIRED = f"{_SELECT_ALL} WHERE expires_at_s <= ? ORDER BY expires_at_s LIMIT ?"
+_SELECT_DUE = f"{_SELECT_ALL} WHERE look_at_s <= ? ORDER BY look_at_s LIMIT ?"
 _DELETE = f"DELETE FROM buckets WHERE {KEY}"
-_KEEP_FOR_EVER = f"UPDATE buckets SET expires_at_s = NULL WHERE {KEY}"
-# More than one for each bucket created, so that expired ones cannot pile up.
+_LOOK_AT = f"UPDATE buckets SET look_at_s = ? WHERE {KEY}"
+# Many for each bucket created, so that expired ones cannot pile up: of each round through all
+# buckets, those that have been made since are a small part.
 _SWEPT_PER_CREATE = 16
 
 
@@ -107,10 +106,11 @@ def _keep(
     used, hour_ms = consumption(before, after), hour_start_ms(at_ms)
     if item is None:
         _sweep(db, at_ms)
-        rows.insert(db, address, Item(after, hour_ms, used))
+        rows.insert(db, address, Item(after, hour_ms, used, look_at_s(after)))
     else:
         usage_ms, usage = _count(db, address, item, hour_ms, used)
-        rows.update(db, address, item, Item(after, usage_ms, usage))
+        look = look_at_s(after, item.look_at_s)
+        rows.update(db, address, item, Item(after, usage_ms, usage, look))
 
 
 def _buckets(db: sqlite3.Connection, select: str, *key: str) -> dict[BucketAddress, Bucket]:
@@ -141,15 +141,19 @@ def _count(
 
 
 def _sweep(db: sqlite3.Connection, now_ms: int) -> None:
-    """Delete some buckets that have expired, but keep what they have used."""
-    expired = db.execute(_SELECT_EXPIRED, (now_ms // 1000, _SWEPT_PER_CREATE)).fetchall()
-    for namespace_id, entity_id, resource, shard, *row in expired:
+    """Look at some buckets that may have expired: delete those that have, but keep what they
+    have used."""
+    due = db.execute(_SELECT_DUE, (now_ms // 1000, _SWEPT_PER_CREATE)).fetchall()
+    for namespace_id, entity_id, resource, shard, *row in due:
         address = BucketAddress(namespace_id, entity_id, resource, shard)
         try:
             item = decode_item(address, row)
         except StoredDataError:
             # Whoever uses this bucket will hear of it; the one who is creating another shall not.
-            db.execute(_KEEP_FOR_EVER, address)
-        else:
+            db.execute(_LOOK_AT, (None, *address))
+            continue
+        if item.bucket.is_expired(now_ms):
             add_usage(db, address[:3], item.hour_ms, item.usage)
             db.execute(_DELETE, address)
+        else:
+            db.execute(_LOOK_AT, (look_at_s(item.bucket), *address))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 from ...core.audit import AuditEvent
@@ -19,7 +20,6 @@ T = TypeVar("T")
 Row = Sequence[Any]
 
 _LARGEST_INTEGER = 2**63 - 1
-_CELL_FIELDS = len(Cell._fields)
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 _UNREADABLE = (
     AttributeError,
@@ -32,11 +32,34 @@ _UNREADABLE = (
 
 
 class Item(NamedTuple):
-    """A row of `buckets`: the bucket, and what it has used in the hour it is in."""
+    """A row of `buckets`: the bucket, and what it has used in the hour it is in.
+
+    `look_at_s`: when to look whether it has expired; None if it never will.
+    """
 
     bucket: Bucket
     hour_ms: int
     usage: UsageCounts
+    look_at_s: int | None
+
+
+ItemRow = tuple[str, str, int, int | None]
+ITEM_COLUMNS = "state, shape, usage_hour_ms, look_at_s"
+
+
+class _Shape(NamedTuple):
+    """What buckets with the same limits and the same parent have in common: most of a bucket.
+
+    `rates`: capacity, refill amount and refill period of each limit.
+    """
+
+    rates: tuple[tuple[str, int, int, int], ...]
+    fingerprint: str
+    shard: int
+    shard_count: int
+    parent_id: str | None
+    cascade: bool
+    dormant: frozenset[str]
 
 
 def read_row(table: str, key: tuple[object, ...], decode: Callable[[Row], T], row: Row) -> T:
@@ -47,81 +70,117 @@ def read_row(table: str, key: tuple[object, ...], decode: Callable[[Row], T], ro
         raise StoredDataError(f"{table}{key!r}", f"{type(error).__name__}: {error}") from error
 
 
-def encode_state(item: Item) -> str:
-    """The column `state`. Amounts may exceed SQLite's integers, so they go as text."""
-    bucket, _, usage = item
-    return _encode(
+def encode_item(item: Item) -> ItemRow:
+    """The columns `ITEM_COLUMNS`. Amounts may exceed SQLite's integers, so they go as text."""
+    bucket, usage = item.bucket, item.usage
+    numbers: list[int] = []
+    for cell in bucket.cells.values():
+        numbers += (cell.tokens_milli, cell.consumed_milli, cell.remainder)
+    state = _encode(
         (
-            bucket.cells,
             bucket.refilled_at_ms,
-            bucket.fingerprint,
-            bucket.recent,
             bucket.acquires,
             bucket.expires_at_s,
-            bucket.shard,
-            bucket.shard_count,
-            bucket.parent_id,
-            bucket.cascade,
-            sorted(bucket.dormant),
+            bucket.recent,
+            numbers,
             usage.events,
             usage.consumed_milli,
         )
     )
+    return state, _encode_shape(_shape_of(bucket)), item.hour_ms, item.look_at_s
 
 
-def expiry(bucket: Bucket) -> int | None:
-    """The column `expires_at_s`: for finding what has expired; `state` has it exactly."""
+def _shape_of(bucket: Bucket) -> _Shape:
+    return _Shape(
+        tuple([(name, *cell[1:4]) for name, cell in bucket.cells.items()]),
+        bucket.fingerprint,
+        bucket.shard,
+        bucket.shard_count,
+        bucket.parent_id,
+        bucket.cascade,
+        bucket.dormant,
+    )
+
+
+@lru_cache(maxsize=1024)
+def _encode_shape(shape: _Shape) -> str:
+    return _encode((*shape[:-1], sorted(shape.dormant)))
+
+
+def look_at_s(bucket: Bucket, known_s: int | None = None) -> int | None:
+    """The column `look_at_s`. One that is known will do while it is early enough: the lifetime
+    grows with each acquire, and to follow it would be to write to the index each time."""
     expires_at_s = bucket.expires_at_s
-    return None if expires_at_s is None else min(expires_at_s, _LARGEST_INTEGER)
+    if expires_at_s is None:
+        return None
+    if known_s is not None and known_s <= expires_at_s:
+        return known_s
+    return min(expires_at_s, _LARGEST_INTEGER)
 
 
 def decode_item(address: BucketAddress, row: Row) -> Item:
-    """From the columns `state` and `usage_hour_ms`."""
+    """From the columns `ITEM_COLUMNS`."""
     return read_row("buckets", tuple(address), _item, row)
 
 
 def _item(row: Row) -> Item:
-    state, hour_ms = row
-    (
-        cells,
-        refilled_at_ms,
-        fingerprint,
-        recent,
-        acquires,
-        expires_at_s,
-        shard,
-        shard_count,
-        parent_id,
-        cascade,
-        dormant,
-        events,
-        consumed_milli,
-    ) = json.loads(_text(state))
-    if not 0 <= _integer(shard) < _integer(shard_count) <= MAX_SHARDS:
-        raise ValueError(f"no shard {shard} of {shard_count}")
+    state, shape_text, hour_ms, look_at_s = row
+    refilled_at_ms, acquires, expires_at_s, recent, numbers, events, consumed_milli = json.loads(
+        _text(state)
+    )
+    shape = _decode_shape(_text(shape_text))
     bucket = Bucket(
-        {name: _cell(values) for name, values in cells.items()},
+        _cells(shape, numbers),
         _integer(refilled_at_ms),
-        _text(fingerprint),
+        shape.fingerprint,
         tuple(recent),
         _integer(acquires),
-        None if expires_at_s is None else _integer(expires_at_s),
+        _maybe_integer(expires_at_s),
+        *shape[2:],
+    )
+    usage = UsageCounts(_amounts(consumed_milli), _integer(events))
+    return Item(bucket, _integer(hour_ms), usage, _maybe_integer(look_at_s))
+
+
+def _cells(shape: _Shape, numbers: list[int]) -> dict[str, Cell]:
+    if len(numbers) != 3 * len(shape.rates) or {*map(type, numbers)} - {int}:
+        raise ValueError(f"{len(shape.rates)} limits hold {numbers}")
+    number = iter(numbers)
+    return {
+        name: Cell(tokens_milli, capacity_milli, amount_milli, period_ms, consumed_milli, remainder)
+        for (
+            name,
+            capacity_milli,
+            amount_milli,
+            period_ms,
+        ), tokens_milli, consumed_milli, remainder in zip(
+            shape.rates, number, number, number, strict=True
+        )
+    }
+
+
+@lru_cache(maxsize=1024)
+def _decode_shape(text: str) -> _Shape:
+    rates, fingerprint, shard, shard_count, parent_id, cascade, dormant = json.loads(text)
+    if not 0 <= _integer(shard) < _integer(shard_count) <= MAX_SHARDS:
+        raise ValueError(f"no shard {shard} of {shard_count}")
+    return _Shape(
+        tuple(_rate(*rate) for rate in rates),
+        _text(fingerprint),
         shard,
         shard_count,
         _maybe_text(parent_id),
         bool(cascade),
         frozenset(map(_text, dormant)),
     )
-    return Item(bucket, _integer(hour_ms), UsageCounts(_amounts(consumed_milli), _integer(events)))
 
 
-def _cell(values: list[int]) -> Cell:
-    if len(values) != _CELL_FIELDS or {*map(type, values)} != {int}:
-        raise ValueError(f"a limit holds {values}")
-    cell = Cell(*values)
-    if cell.refill_amount_milli <= 0 or cell.refill_period_ms <= 0:
-        raise ValueError(f"a limit refills by {cell.refill_amount_milli}/{cell.refill_period_ms}")
-    return cell
+def _rate(
+    name: str, capacity_milli: int, amount_milli: int, period_ms: int
+) -> tuple[str, int, int, int]:
+    if _integer(amount_milli) <= 0 or _integer(period_ms) <= 0:
+        raise ValueError(f"a limit refills by {amount_milli}/{period_ms}")
+    return _text(name), _integer(capacity_milli), amount_milli, period_ms
 
 
 def encode_counts(counts: UsageCounts) -> str:
@@ -264,6 +323,10 @@ def _integer(value: object) -> int:
     if type(value) is not int:
         raise TypeError(f"{value!r} is not an integer")
     return value
+
+
+def _maybe_integer(value: object) -> int | None:
+    return None if value is None else _integer(value)
 
 
 def _maybe_flag(value: object) -> bool | None:

@@ -10,18 +10,17 @@ import sqlite3
 
 from ...core.composite import BucketAddress
 from ...flows.bounded import Bounded
-from .codec import Item, decode_item, encode_state, expiry
+from .codec import ITEM_COLUMNS, Item, ItemRow, decode_item, encode_item
 
 KEY = "namespace_id = ? AND entity_id = ? AND resource = ? AND shard = ?"
-_SELECT = f"SELECT state, usage_hour_ms FROM buckets WHERE {KEY}"
-_INSERT = """
-    INSERT INTO buckets (
-        state, usage_hour_ms, expires_at_s, namespace_id, entity_id, resource, shard
-    ) VALUES (?, ?, ?, ?, ?, ?, ?)
+_SELECT = f"SELECT {ITEM_COLUMNS} FROM buckets WHERE {KEY}"
+_INSERT = f"""
+    INSERT INTO buckets ({ITEM_COLUMNS}, namespace_id, entity_id, resource, shard)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 """
-# Leaving out what has not changed spares its index, and is what most writes do.
-_UPDATE_STATE = f"UPDATE buckets SET state = ? WHERE {KEY}"
-_UPDATE = f"UPDATE buckets SET state = ?, usage_hour_ms = ?, expires_at_s = ? WHERE {KEY}"
+_UPDATE = f"UPDATE buckets SET ({ITEM_COLUMNS}) = (?, ?, ?, ?) WHERE {KEY}"
+# Leaving out `look_at_s` where it has not changed spares its index. That is what most writes do.
+_UPDATE_REST = f"UPDATE buckets SET state = ?, shape = ?, usage_hour_ms = ? WHERE {KEY}"
 _MAX_KEPT = 10_000
 
 
@@ -30,7 +29,7 @@ class BucketRows:
     another process, can do no harm. Items must not be changed."""
 
     def __init__(self) -> None:
-        self._written: Bounded[BucketAddress, tuple[tuple[str, int], Item]] = Bounded(_MAX_KEPT)
+        self._written: Bounded[BucketAddress, tuple[ItemRow, Item]] = Bounded(_MAX_KEPT)
 
     def read(self, db: sqlite3.Connection, address: BucketAddress) -> Item | None:
         """The item at an address, if there is one."""
@@ -44,17 +43,17 @@ class BucketRows:
 
     def insert(self, db: sqlite3.Connection, address: BucketAddress, item: Item) -> None:
         """Store an item where there is none."""
-        state = encode_state(item)
-        db.execute(_INSERT, (state, item.hour_ms, expiry(item.bucket), *address))
-        self._written.put(address, ((state, item.hour_ms), item))
+        row = encode_item(item)
+        db.execute(_INSERT, (*row, *address))
+        self._written.put(address, (row, item))
 
     def update(
         self, db: sqlite3.Connection, address: BucketAddress, before: Item, after: Item
     ) -> None:
         """Store an item in the place of another."""
-        state, expires_at_s = encode_state(after), expiry(after.bucket)
-        if (before.hour_ms, expiry(before.bucket)) == (after.hour_ms, expires_at_s):
-            db.execute(_UPDATE_STATE, (state, *address))
+        row = encode_item(after)
+        if after.look_at_s == before.look_at_s:
+            db.execute(_UPDATE_REST, (*row[:3], *address))
         else:
-            db.execute(_UPDATE, (state, after.hour_ms, expires_at_s, *address))
-        self._written.put(address, ((state, after.hour_ms), after))
+            db.execute(_UPDATE, (*row, *address))
+        self._written.put(address, (row, after))

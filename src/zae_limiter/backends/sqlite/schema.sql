@@ -1,22 +1,25 @@
 -- Names and ids are never empty, so '' stands for a part that a key does not have.
 
--- One row is one bucket. `state` also holds what the bucket has used in the hour
--- `usage_hour_ms`; older hours are in `usage`.
+-- One row is one bucket. `shape` is what it has in common with others that have the same
+-- limits. `state` also holds what the bucket has used in the hour `usage_hour_ms`; older
+-- hours are in `usage`. `state` tells when the bucket expires; `look_at_s` is no later than
+-- that. Rows this long make a tall tree of a table without rowids.
 CREATE TABLE IF NOT EXISTS buckets (
     namespace_id  TEXT    NOT NULL,
     entity_id     TEXT    NOT NULL,
     resource      TEXT    NOT NULL,
     shard         INTEGER NOT NULL,
     state         TEXT    NOT NULL,
+    shape         TEXT    NOT NULL,
     usage_hour_ms INTEGER NOT NULL,
-    expires_at_s  INTEGER,
+    look_at_s     INTEGER,
     PRIMARY KEY (namespace_id, entity_id, resource, shard)
-) WITHOUT ROWID;
+);
 
 CREATE INDEX IF NOT EXISTS buckets_by_resource ON buckets (namespace_id, resource);
 
-CREATE INDEX IF NOT EXISTS buckets_by_expiry ON buckets (expires_at_s)
-    WHERE expires_at_s IS NOT NULL;
+CREATE INDEX IF NOT EXISTS buckets_by_look ON buckets (look_at_s)
+    WHERE look_at_s IS NOT NULL;
 
 CREATE TABLE IF NOT EXISTS usage (
     namespace_id TEXT    NOT NULL,
