@@ -23,7 +23,7 @@ def test_a_bucket_of_two_limits_is_small() -> None:
             held_bytes, _ = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
-    assert held_bytes / BUCKETS < 1_400
+    assert held_bytes / BUCKETS < 1_300
 
 
 def acquire_for(limiter: SyncRateLimiter, first: int, end: int) -> None:
