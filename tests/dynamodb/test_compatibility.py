@@ -15,6 +15,7 @@ from zae_limiter import Limit, RateLimiter, RateLimitExceeded, Repository
 from zae_limiter.core.audit import AuditEvent
 from zae_limiter.core.composite import Bucket, BucketAddress
 from zae_limiter.core.shards import is_whole
+from zae_limiter.core.writes import Adjust, Borrow, Granted
 from zae_limiter.flows.shards import read_all, split_shard
 
 from .peer.client import Peer, PeerError, running
@@ -260,6 +261,34 @@ async def test_a_bucket_of_ours_is_charged_within_its_limits(
     assert await limiter.available(name, "gpt-4") == {"rpm": 20, "in-out.x": 999}
     assert await take(limiter, name, "gpt-4", rpm=20)
     assert not peer.take(name, "gpt-4", rpm=1)
+
+
+async def test_a_balance_of_ours_that_waits_for_its_refill_is_none_for_them(
+    peer: Peer, ours: Repository, limiter: RateLimiter, name: str
+) -> None:
+    """What was taken of what a bucket has gained is stored as a balance below zero."""
+    await limiter.set_limits(name, [day("rpm", 100)], "gpt-4")
+    assert await take(limiter, name, "gpt-4", rpm=100)
+    address, store = BucketAddress(ours.namespace_id, name, "gpt-4"), ours.scope.store
+    seen = (await items(ours, name, "gpt-4"))[0]
+    borrow = Borrow(
+        ours.scope.io.operation_id(),
+        ours.scope.io.now_ms(),
+        seen.fingerprint,
+        {"rpm": 5000},
+        acquires=1,
+        refilled_at_ms=seen.refilled_at_ms,
+        floors_milli={"rpm": 0},
+        roofs_milli={"rpm": 0},
+    )
+    assert isinstance(await store.buckets.write(address, borrow), Granted)
+    assert peer.repository("get_bucket", name, "gpt-4", "rpm")["tokens_milli"] == -5000
+    assert not peer.take(name, "gpt-4", rpm=1)
+    back = Adjust(ours.scope.io.operation_id(), borrow.at_ms, {"rpm": -7000}, 0)
+    assert isinstance(await store.buckets.write(address, back), Granted)
+    assert not peer.take(name, "gpt-4", rpm=3)
+    assert peer.take(name, "gpt-4", rpm=2)
+    assert not await take(limiter, name, "gpt-4", rpm=1)
 
 
 async def _now(result: Any) -> None:
