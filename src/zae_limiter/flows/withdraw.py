@@ -3,8 +3,8 @@
 That is one step, all or none. Where it can it only takes what is stored, which succeeds
 whoever else writes to the items meanwhile, as long as they leave enough. An item that has to
 be refilled is another matter: whoever refills it first spoils the step. Where that goes on,
-the items are charged one after the other, so that there is only one of them to race for at a
-time; what was taken is given back if the rest cannot be had.
+and the bucket still has enough, the items are charged one after the other, so that there is
+only one of them to race for at a time; what was taken is given back if the rest cannot be had.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from .shards import read_whole
 from .step_back import step_back
 
 _MAX_ROUNDS = 24
+# Most who lose a race here find that too little is left.
+_ROUNDS_AT_ONCE = 2
 _PATIENCE_MS = 10_000
 
 
@@ -36,7 +38,7 @@ async def withdraw(scope: Scope, charge: Charge) -> Taken | Shortage | None:
         if not judge_shards(shards, charge.intent.takes_milli).fits:
             return shortage(charge, shards)
         known = await take_at_once(scope, charge, found)
-        if known is None or await take_in_turn(scope, charge, known):
+        if known is None or (lost >= _ROUNDS_AT_ONCE and await take_in_turn(scope, charge, known)):
             return Taken(charge)
         if scope.io.now_ms() > deadline_ms:
             break
