@@ -16,7 +16,7 @@ from ..core.exceptions import (
 from ..core.ledger import Ledger
 from ..core.limit import LimitSet
 from ..core.models import OnUnavailable
-from ..core.naming import validate_amount, validate_consume
+from ..core.naming import MAX_AMOUNT, validate_amount, validate_consume
 from .acquire import Refusal, take_all
 from .cascade import Request, charges, make_request
 from .charge import require_known
@@ -118,7 +118,9 @@ def _checked(
     if verb == "consume":
         validate_consume(amounts)
     for name, amount in amounts.items():
-        validate_amount(f"{verb}[{name!r}]", amount, signed=True)
+        # The common case is decided here, so that a message is only made for the others.
+        if type(amount) is not int or abs(amount) > MAX_AMOUNT:
+            validate_amount(f"{verb}[{name!r}]", amount, signed=True)
     if record.limits is not None:
         require_known(amounts, record.limits, verb)
     return amounts

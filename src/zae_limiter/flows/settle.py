@@ -101,7 +101,8 @@ async def _send(scope: Scope, address: BucketAddress, correction: Correction) ->
     finally:
         # Not before: a refusal that comes back meanwhile may be older than the correction.
         scope.refusals.correct(address)
-    await _let_outlast_debt(scope, address, outcome)
+    if not isinstance(outcome, Absent) and _may_go_early(outcome.bucket):
+        await _let_outlast_debt(scope, address, outcome)
 
 
 async def _let_outlast_debt(scope: Scope, address: BucketAddress, outcome: Outcome) -> None:
@@ -109,7 +110,7 @@ async def _let_outlast_debt(scope: Scope, address: BucketAddress, outcome: Outco
     io = scope.io
     with suppress(StorageUnavailable):
         for _ in range(_MAX_ATTEMPTS):
-            if isinstance(outcome, Absent) or not _may_go_early(outcome.bucket):
+            if isinstance(outcome, Absent):
                 return
             longer = plan_outlasting(outcome.bucket, io.operation_id(), io.now_ms())
             if longer is None:
