@@ -21,11 +21,6 @@ class PerLoop(Generic[T]):
         self._make = make
         self._held: dict[asyncio.AbstractEventLoop, _Held[T]] = {}
 
-    def ready(self) -> T | None:
-        """The `T` of the running loop, if it is open."""
-        held = self._held.get(asyncio.get_running_loop())
-        return held.opening.result() if held is not None and held.opening.done() else None
-
     async def get(self) -> T:
         """The `T` of the running loop."""
         loop = asyncio.get_running_loop()

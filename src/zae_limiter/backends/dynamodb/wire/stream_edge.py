@@ -35,7 +35,7 @@ class StreamEdge:
         self._pools = PerLoop(partial(_Pool, endpoint, limits or Limits()))
 
     async def send(self, headers: Mapping[str, str], body: bytes) -> Answer:
-        pool = self._pools.ready() or await self._pools.get()
+        pool = await self._pools.get()
         try:
             request = request_bytes(self._endpoint.path, headers, body)
             connection = await pool.borrow()
