@@ -281,8 +281,12 @@ async def test_a_clock_that_is_put_back_makes_nothing_last_longer(world: World) 
 
 async def test_entities_without_records_of_their_own_share_what_was_decided(world: World) -> None:
     await world.repository.set_system_defaults(rpm(1))
-    first, second = [await resolve(world.scope, entity, "gpt-4") for entity in ("a", "b")]
+    scope = world.scope
+    first, second = [await resolve(scope, entity, "gpt-4") for entity in ("a", "b")]
     assert first is second
+    shared = scope.cache.shared("gpt-4", scope.io.now_ms())
+    assert isinstance(shared, Defaults)
+    assert shared.resolution is first
 
 
 async def test_namespaces_of_one_store_remember_apart(world: World) -> None:

@@ -115,6 +115,15 @@ def test_resources_that_an_entity_is_not_seen_with_again_leave() -> None:
         assert len(verdicts) <= 200
 
 
+def test_a_resource_that_stays_does_not_keep_others_from_leaving() -> None:
+    verdicts = Verdicts(1_000_000, TTL_MS)
+    for number in range(1_000):
+        now_ms = number * TTL_MS // 100
+        verdicts.put("key-1", verdict("x", now_ms), now_ms)
+        verdicts.put("key-1", verdict(f"model-{number}", now_ms), now_ms)
+        assert len(verdicts) <= 200
+
+
 def test_an_entity_that_stays_does_not_keep_others_from_leaving() -> None:
     verdicts = Verdicts(1_000_000, TTL_MS)
     for number in range(1_000):
@@ -135,6 +144,15 @@ def test_nothing_is_left_of_what_is_forgotten_again_and_again() -> None:
     after, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert after - before < 10_000
+
+
+def test_entities_of_which_nothing_is_left_are_bounded_with_the_others() -> None:
+    verdicts = Verdicts(10, TTL_MS)
+    for number in range(1_000):
+        verdicts.put(f"key-{number}", verdict("x"), 0)
+        if number % 2:
+            verdicts.discard(f"key-{number}")
+        assert len(verdicts._ring) == len(verdicts._held) <= 10
 
 
 def test_an_entity_takes_little_beyond_its_id() -> None:

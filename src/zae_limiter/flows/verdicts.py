@@ -31,6 +31,10 @@ class Verdict:
         return OWN_WEIGHT if self.resolution.has_own_limits else 1
 
 
+# What is held of an entity of which nothing is left, until the ring comes to it.
+_FORGOTTEN: dict[str, Verdict] = {}
+
+
 class Verdicts:
     """Verdicts by entity and resource. When there are too many, the oldest entities go first.
 
@@ -47,7 +51,6 @@ class Verdicts:
         self._max_entries = max_entries
         self._room = max_entries
         self._size = 0
-        # One that was forgotten is an empty dict until the ring comes to it.
         self._held: dict[str, Verdict | dict[str, Verdict]] = {}
         self._ring: deque[str] = deque()
 
@@ -89,7 +92,7 @@ class Verdicts:
                     self._count(held.pop(name), -1)
         elif held is not None and resource in (None, held.resource):
             self._count(held, -1)
-            self._held[entity_id] = {}
+            self._held[entity_id] = _FORGOTTEN
 
     def discard_everywhere(self, resource: str) -> None:
         """Forget the verdicts about this resource."""
