@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from ..core.composite import BucketAddress
+from ..core.composite import Bucket, BucketAddress
 from ..core.exceptions import StorageUnavailable
 from ..ports.io import Signal
 from .charge import Charge, Shortage, Taken
@@ -37,6 +37,13 @@ class Corrected:
     """An adjustment was carried out."""
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """All items of a bucket were read."""
+
+    items: Mapping[BucketAddress, Bucket]
+
+
 @dataclass(slots=True, eq=False)
 class Rider:
     """Someone who waits for a flight. `outcome` is None until it has ended.
@@ -49,7 +56,7 @@ class Rider:
     is_pilot: bool = False
     is_called: bool = False
     has_boarded: bool = False
-    outcome: Taken | Shortage | Corrected | BaseException | None = None
+    outcome: Taken | Shortage | Corrected | Seen | BaseException | None = None
 
     @property
     def is_over(self) -> bool:

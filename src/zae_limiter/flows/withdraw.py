@@ -14,9 +14,9 @@ from ..core.judge import judge_shards
 from .at_once import take_at_once
 from .charge import Charge, Shortage, Taken, shortage
 from .in_turn import take_in_turn
+from .overview import overlook
 from .parts import views
 from .scope import Scope
-from .shards import read_whole
 from .step_back import step_back
 
 _MAX_ROUNDS = 24
@@ -30,7 +30,7 @@ async def withdraw(scope: Scope, charge: Charge) -> Taken | Shortage | None:
     home = charge.address.home
     deadline_ms = scope.io.now_ms() + _PATIENCE_MS
     for lost in range(_MAX_ROUNDS):
-        found = await read_whole(scope, home)
+        found = await overlook(scope, charge)
         if not found:
             return None
         # Nobody is refused while holding a part: the verdict is on the bucket as others see it.
