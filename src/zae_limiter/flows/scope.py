@@ -17,7 +17,9 @@ from .refusals import Refusals
 from .turnstile import Turnstiles
 
 DEFAULT_TTL_MULTIPLIER = 7
-MAX_IMAGES = 10_000
+# An acquire from a bucket in use that is not remembered takes two calls. Remembered, it takes one,
+# and about a kilobyte of memory.
+MAX_IMAGES = 100_000
 
 
 class Images(Protocol):
