@@ -14,6 +14,7 @@ from zae_limiter.flows.charge import ONE_WRITE_MILLI
 from zae_limiter.flows.shards import make_shard, read_all, split_shard
 from zae_limiter.runtime.blocking import run
 from zae_limiter.testing import Event, window_excess
+from zae_limiter.testing.clock import START_MS
 
 from .sharded import RPM, TPM, Bench, take
 
@@ -82,8 +83,11 @@ def test_splitting_to_the_limit_under_load_makes_and_loses_nothing(bench: Bench)
         assert take(clients[step % 3], rpm=1, tpm=7)
     bench.split_to(MAX_SHARDS)
     assert len(bench.shards()) == MAX_SHARDS
-    assert bench.total("rpm") == (RPM.capacity - 4000) * 1000
-    assert bench.total("tpm") == (TPM.capacity - 28_000) * 1000
+    # Who loses a race may pause, and a millisecond in which tokens are gained may pass.
+    passed_ms = bench.clock.now_ms() - START_MS
+    for limit, taken in ((RPM, 4000), (TPM, 28_000)):
+        gained_milli = bench.total(limit.name) - (limit.capacity - taken) * 1000
+        assert 0 <= gained_milli <= passed_ms * limit.refill_rate
     assert bench.consumed("tpm") == 28_000_000
     assert sum(bucket.acquires for bucket in bench.shards()) == 4000
 

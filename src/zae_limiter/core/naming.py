@@ -180,7 +180,7 @@ def validate_amount(field: str, value: object, *, signed: bool = False) -> int:
 
 def validate_consume(consume: Mapping[str, int], field: str = "consume") -> Mapping[str, int]:
     """What a call costs: limit names to whole, non-negative amounts."""
-    if not isinstance(consume, Mapping):
+    if type(consume) is not dict and not isinstance(consume, Mapping):
         raise ValidationError(field, consume, "must be a mapping of limit names to amounts")
     for name, amount in consume.items():
         validate_limit_name(name, field)

@@ -24,7 +24,7 @@ from .forks import forget_in_child, new_lock
 MAX_WAITING = 10_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Correction:
     """What an adjustment asks of an item."""
 

@@ -51,7 +51,7 @@ def _operations(*seen: Bucket | None) -> set[str]:
 async def send_surely(scope: Scope, address: BucketAddress, write: Write) -> Outcome:
     """Carry out a write that is owed, even if an interrupt arrives meanwhile: it is raised
     afterwards."""
-    known = _operations(scope.images.get(address))
+    seen = scope.images.get(address)
     try:
         return await send(scope, address, write)
     except Exception:
@@ -59,7 +59,7 @@ async def send_surely(scope: Scope, address: BucketAddress, write: Write) -> Out
     except BaseException as interruption:
         unknown = StorageUnavailable("The write was interrupted", interruption, ambiguous=True)
         with suppress(StorageUnavailable):
-            await _send_again(scope, [(address, write)], known, unknown)
+            await _send_again(scope, [(address, write)], _operations(seen), unknown)
         raise
 
 

@@ -246,5 +246,7 @@ def _given_back(name: str, amount_milli: int, seen: Bucket) -> Terms:
 
 def known_part(write: Adjust, seen: Bucket) -> Adjust:
     """The adjustment as it concerns an item: limits that it does not have fall away."""
+    if write.seen is seen and write.deltas_milli.keys() <= seen.cells.keys():
+        return write
     known = {name: d for name, d in write.deltas_milli.items() if name in seen.cells}
     return write._replace(deltas_milli=known, seen=seen)

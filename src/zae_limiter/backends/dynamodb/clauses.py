@@ -87,7 +87,8 @@ class Update(SelfEncoded):
     def to_json(self) -> str:
         kinds = tuple(map(type, self._values))
         values = [v if type(v) is int else to_json(v) for v in self._values if v is not None]
-        return _template(self._fixed, self._parts, kinds) % (to_json(self._key), *values)
+        key = [to_json(part["S"]) for part in self._key.values()]
+        return _template(self._fixed, self._parts, kinds) % (*key, *values)
 
     @cached_property
     def _fields(self) -> dict[str, Any]:
@@ -136,4 +137,5 @@ def _template(fixed: Fixed, parts: tuple[Clause, ...], kinds: tuple[type, ...]) 
         for placeholder, kind in zip(placeholders, kinds, strict=True)
         if kind is not type(None)
     ]
-    return f'{constant[:-1]},"Key":%s,"ExpressionAttributeValues":{{{",".join(values)}}}}}'
+    key = '"Key":{"PK":{"S":%s},"SK":{"S":%s}}'
+    return f'{constant[:-1]},{key},"ExpressionAttributeValues":{{{",".join(values)}}}}}'
