@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 from ..core.composite import BucketAddress
 from ..core.exceptions import StorageUnavailable
@@ -10,8 +11,30 @@ from .charge import Charge
 from .lanes import Correction, Lanes, Rider
 from .scope import Scope
 
+T = TypeVar("T")
 Together = Callable[[Sequence[Rider]], Awaitable[None]]
 """Carry out the loads of all riders as one, and give each its outcome."""
+
+
+async def fly(
+    scope: Scope,
+    address: BucketAddress,
+    load: Charge | Correction,
+    alone: Callable[[], Awaitable[T]],
+    together: Together,
+    can_ride: Callable[[Rider], bool],
+) -> T | Rider:
+    """What comes of it alone, if the lane is free; else the rider, with its outcome."""
+    try:
+        if scope.lanes.start(address, load):
+            return await alone()
+    finally:
+        try:
+            scope.lanes.leave(address, load)
+        except BaseException:
+            scope.lanes.leave(address, load)
+            raise
+    return await ride(scope, address, load, together, can_ride)
 
 
 async def ride(

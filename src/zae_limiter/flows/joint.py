@@ -15,7 +15,7 @@ from ..core.exceptions import StorageUnavailable, ValidationError
 from ..core.ledger import Entry
 from ..core.naming import WCU
 from .charge import ONE_WRITE_MILLI, Charge, LimitsDiffer, Shortage, Taken, shortage
-from .flight import ride
+from .flight import fly
 from .lanes import Rider
 from .scope import Scope
 from .unknown import find_out
@@ -30,16 +30,6 @@ async def take_joined(
     scope: Scope, charge: Charge, speculative: bool, take_here: TakeHere
 ) -> Taken | Shortage:
     """Charge one item, together with whoever else of this process charges it now."""
-    address = charge.address
-    try:
-        if scope.lanes.start(address, charge):
-            return await take_here(scope, charge, speculative)
-    finally:
-        try:
-            scope.lanes.leave(address, charge)
-        except BaseException:
-            scope.lanes.leave(address, charge)
-            raise
 
     async def together(riders: Sequence[Rider]) -> None:
         await _take_together(scope, riders, speculative, take_here)
@@ -48,7 +38,11 @@ async def take_joined(
         other = rider.load
         return isinstance(other, Charge) and other.limits.fingerprint == charge.limits.fingerprint
 
-    outcome = (await ride(scope, address, charge, together, can_ride)).outcome
+    def alone() -> Awaitable[Taken | Shortage]:
+        return take_here(scope, charge, speculative)
+
+    flown = await fly(scope, charge.address, charge, alone, together, can_ride)
+    outcome = flown.outcome if isinstance(flown, Rider) else flown
     assert isinstance(outcome, Taken | Shortage)
     return outcome
 

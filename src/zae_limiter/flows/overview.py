@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 
 from .charge import Charge
-from .flight import ride
+from .flight import fly
 from .lanes import Rider, Seen
 from .scope import Scope
 from .shards import Items, read_whole
@@ -20,22 +20,18 @@ async def overlook(scope: Scope, charge: Charge) -> Items:
     home = charge.address.home
     if not scope.coalesces:
         return await read_whole(scope, home)
-    lane = home._replace(shard=_WHOLE)
-    try:
-        if scope.lanes.start(lane, charge):
-            return await read_whole(scope, home)
-    finally:
-        try:
-            scope.lanes.leave(lane, charge)
-        except BaseException:
-            scope.lanes.leave(lane, charge)
-            raise
+
+    def alone() -> Awaitable[Items]:
+        return read_whole(scope, home)
 
     async def together(riders: Sequence[Rider]) -> None:
         found = await read_whole(scope, home)
         for rider in riders:
             rider.outcome = Seen(found)
 
-    outcome = (await ride(scope, lane, charge, together, lambda rider: True)).outcome
-    assert isinstance(outcome, Seen)
-    return outcome.items
+    lane = home._replace(shard=_WHOLE)
+    flown = await fly(scope, lane, charge, alone, together, lambda rider: True)
+    if not isinstance(flown, Rider):
+        return flown
+    assert isinstance(flown.outcome, Seen)
+    return flown.outcome.items

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from contextlib import suppress
 
 from ..core.composite import Bucket, BucketAddress
@@ -13,7 +13,7 @@ from ..core.naming import WCU
 from ..core.planner import plan_outlasting
 from ..core.writes import Absent, Adjust, Outcome
 from .charge import ONE_WRITE_MILLI
-from .flight import ride
+from .flight import fly
 from .lanes import Corrected, Correction, Rider
 from .scope import Scope
 from .send import send, send_surely
@@ -55,23 +55,15 @@ async def settle(scope: Scope, ledger: Ledger) -> None:
 
 
 async def _adjust(scope: Scope, address: BucketAddress, correction: Correction) -> None:
-    try:
-        if scope.lanes.start(address, correction):
-            await _send(scope, address, correction)
-            return
-    finally:
-        try:
-            scope.lanes.leave(address, correction)
-        except BaseException:
-            scope.lanes.leave(address, correction)
-            raise
-
     async def together(riders: Sequence[Rider]) -> None:
         await _send(scope, address, _sum(riders))
         for rider in riders:
             rider.outcome = Corrected()
 
-    await ride(scope, address, correction, together, _is_correction)
+    def alone() -> Awaitable[None]:
+        return _send(scope, address, correction)
+
+    await fly(scope, address, correction, alone, together, _is_correction)
 
 
 def _is_correction(rider: Rider) -> bool:
