@@ -273,7 +273,7 @@ def test_every_query_finds_its_rows_by_an_index(tmp_path: Path) -> None:
             (usage._SELECT_HOUR, 4),
             (f"{usage._SELECT_CURRENT} WHERE namespace_id = ? AND resource = ?", 2),
             (f"{usage._SELECT_FLUSHED} WHERE namespace_id = ? AND resource = ?", 2),
-            (configs._SELECT, 3),
+            (configs._select(2, with_entity=True), 8),
             (configs._SELECT_ENTITIES, 4),
             (entities._SELECT_CHILDREN, 2),
             (audit._SELECT, 4),

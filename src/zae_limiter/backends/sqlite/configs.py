@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from functools import lru_cache
 
 from ...core.audit import AuditEvent
 from ...core.hierarchy import ConfigSlot
 from ...core.models import LimiterConfig
 from ...ports.repository_protocol import ConfigPage
 from .audit import record
-from .codec import decode_config, encode_limits
+from .codec import Row, decode_config, decode_entity, encode_limits
 from .connection import Connection
-from .entities import read_entity
+from .entities import ENTITY_COLUMNS
 
 _KEY = "namespace_id = ? AND entity_id = ? AND resource = ?"
-_SELECT = f"""
-    SELECT limits, on_unavailable, auto_update, strict_version, config_version
+# Of a slot its number among those asked for; an entity has none. Columns that one of them does
+# not have are filled up.
+_SELECT_SLOT = f"""
+    SELECT {{number}}, limits, on_unavailable, auto_update, strict_version, config_version, 0, 0
     FROM configs WHERE {_KEY}
+"""
+_SELECT_ENTITY = f"""
+    SELECT NULL, {ENTITY_COLUMNS} FROM entities WHERE namespace_id = ? AND entity_id = ?
 """
 _UPSERT = """
     INSERT INTO configs (
@@ -54,6 +60,7 @@ _SELECT_RESOURCES = f"""
     ORDER BY resource
 """
 _ALL = -1
+_CONFIG_COLUMNS = 5
 
 
 class SqliteConfigs:
@@ -65,12 +72,11 @@ class SqliteConfigs:
     async def read(
         self, namespace_id: str, slots: Sequence[ConfigSlot], entity_id: str | None = None
     ) -> ConfigPage:
-        def page(db: sqlite3.Connection) -> ConfigPage:
-            found = {slot: _read(db, _key(namespace_id, slot)) for slot in slots}
-            entity = None if entity_id is None else read_entity(db, namespace_id, entity_id)
-            return ConfigPage({slot: c for slot, c in found.items() if c is not None}, entity)
-
-        return await self._connection.read(page)
+        values = [part for slot in slots for part in _key(namespace_id, slot)]
+        if entity_id is not None:
+            values += (namespace_id, entity_id)
+        select = _select(len(slots), with_entity=entity_id is not None)
+        return _page(namespace_id, slots, await self._connection.select(select, values))
 
     async def write(
         self, namespace_id: str, slot: ConfigSlot, change: LimiterConfig, event: AuditEvent
@@ -125,7 +131,23 @@ def _key(namespace_id: str, slot: ConfigSlot) -> tuple[str, str, str]:
     return namespace_id, slot.entity_id or "", slot.resource or ""
 
 
-def _read(db: sqlite3.Connection, key: tuple[str, str, str]) -> LimiterConfig | None:
-    row = db.execute(_SELECT, key).fetchone()
-    config = None if row is None else decode_config(key, row)
-    return None if config == LimiterConfig() else config
+@lru_cache(maxsize=64)
+def _select(slots: int, *, with_entity: bool) -> str:
+    """One statement for all records that an acquire may have to look for. Most are not there."""
+    parts = [_SELECT_SLOT.format(number=number) for number in range(slots)]
+    return " UNION ALL ".join([*parts, _SELECT_ENTITY] if with_entity else parts)
+
+
+def _page(namespace_id: str, slots: Sequence[ConfigSlot], rows: Sequence[Row]) -> ConfigPage:
+    if not rows:
+        return ConfigPage()
+    configs, entity = {}, None
+    for number, *row in rows:
+        if number is None:
+            entity = decode_entity(namespace_id, row)
+            continue
+        slot = slots[number]
+        config = decode_config(_key(namespace_id, slot), row[:_CONFIG_COLUMNS])
+        if config != LimiterConfig():
+            configs[slot] = config
+    return ConfigPage(configs, entity)

@@ -13,8 +13,8 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from ...core.exceptions import InfrastructureNotFoundError, StorageUnavailable
 from ...ports.io import Io
@@ -63,6 +63,13 @@ class Connection:
         deadline = self._deadline()
         return await self._io.offload(lambda: self._run("BEGIN", work, deadline))
 
+    async def select(self, statement: str, values: Sequence[object]) -> list[Any]:
+        """All rows of one statement, which is a snapshot by itself."""
+        deadline = self._deadline()
+        return await self._io.offload(
+            lambda: self._attempt(lambda db: db.execute(statement, values).fetchall(), deadline)
+        )
+
     async def write(self, work: Work[T]) -> T:
         """Run `work` as one transaction: all of it takes effect, or it raises and nothing does.
 
@@ -89,11 +96,15 @@ class Connection:
             raise translate(self._path, error) from error
 
     def _run(self, begin: str, work: Work[T], deadline: float) -> T:
+        return self._attempt(lambda db: _transaction(db, begin, work), deadline)
+
+    def _attempt(self, work: Work[T], deadline: float) -> T:
+        """Run `work`, which leaves nothing behind when it fails."""
         session = self._session_here()
         try:
             with session.lock:
                 db = self._current(session, deadline)
-                return patiently(deadline, lambda: _transaction(db, begin, work))
+                return patiently(deadline, lambda: work(db))
         except sqlite3.Error as error:
             raise translate(self._path, error) from error
 

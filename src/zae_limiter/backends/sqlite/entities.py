@@ -11,18 +11,19 @@ from .codec import decode_entity, encode_entity, encode_metadata
 from .connection import Connection
 from .usage import count_hours_in_buckets
 
-_COLUMNS = "entity_id, name, parent_id, cascade, metadata, created_at, version"
+ENTITY_COLUMNS = "entity_id, name, parent_id, cascade, metadata, created_at, version"
 _INSERT = f"""
-    INSERT INTO entities (namespace_id, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+    INSERT INTO entities (namespace_id, {ENTITY_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT DO NOTHING
 """
-_SELECT = f"SELECT {_COLUMNS} FROM entities WHERE namespace_id = ? AND entity_id = ?"
+_SELECT = f"SELECT {ENTITY_COLUMNS} FROM entities WHERE namespace_id = ? AND entity_id = ?"
 _UPDATE = """
     UPDATE entities SET name = ?, metadata = ?, version = version + 1
     WHERE namespace_id = ? AND entity_id = ? AND version = ?
 """
 _SELECT_CHILDREN = f"""
-    SELECT {_COLUMNS} FROM entities WHERE namespace_id = ? AND parent_id = ? ORDER BY entity_id
+    SELECT {ENTITY_COLUMNS} FROM entities
+    WHERE namespace_id = ? AND parent_id = ? ORDER BY entity_id
 """
 _TABLES = ("entities", "configs", "usage", "buckets")
 
