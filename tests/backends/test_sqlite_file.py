@@ -183,13 +183,14 @@ def test_a_newer_schema_asks_for_an_upgrade(tmp_path: Path) -> None:
     assert_refused(path, IncompatibleSchemaError, "upgrade zae-limiter")
 
 
-def test_an_unknown_older_schema_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", range(SCHEMA_VERSION))
+def test_an_older_schema_is_refused(tmp_path: Path, version: int) -> None:
     path = tmp_path / "limits.db"
     run(open_store(path).close())
     db = sqlite3.connect(path)
-    db.execute("PRAGMA user_version = 0")
+    db.execute(f"PRAGMA user_version = {version}")
     db.close()
-    assert_refused(path, StoredDataError, "unknown schema version 0")
+    assert_refused(path, StoredDataError, f"has schema version {version}.*use another file")
 
 
 @pytest.mark.parametrize("length", [1, 99, 100, 512, 4096, 5000, -1])

@@ -10,20 +10,34 @@ from typing import Any
 import pytest
 
 from zae_limiter.backends.sqlite import SqliteStore
-from zae_limiter.core.composite import BucketAddress
+from zae_limiter.core.composite import BucketAddress, full_bucket
 from zae_limiter.core.damage import StoredDataWarning
 from zae_limiter.core.exceptions import StoredDataError
 from zae_limiter.core.hierarchy import ConfigSlot
-from zae_limiter.core.limit import MILLI, Limit
-from zae_limiter.core.models import Entity, LimiterConfig
+from zae_limiter.core.limit import MILLI, Limit, LimitSet
+from zae_limiter.core.models import Entity, LimiterConfig, UsageSnapshot
+from zae_limiter.core.writes import Granted, Refill
 from zae_limiter.ports.repository_protocol import NamespaceRecord, UsageQuery
 from zae_limiter.runtime.blocking import run
 
-from .sqlite_support import ADDRESS, EVENT, T0_MS, adjust, create, opened, read, take_one, taken
+from .sqlite_support import (
+    ADDRESS,
+    EVENT,
+    LIMITS,
+    T0_MS,
+    adjust,
+    create,
+    opened,
+    operation,
+    read,
+    take_one,
+    taken,
+)
 
 HOUR_MS = 3_600_000
 SLOT = ConfigSlot("user-1", "gpt-4")
 QUERY = UsageQuery(entity_id="user-1")
+OTHER_LIMITS = LimitSet.of([Limit.per_day("tpd", 10)])
 
 
 def fill(store: SqliteStore) -> None:
@@ -62,27 +76,24 @@ KEYS = {
 RATE = '["rpd",2,3,4]'
 
 
-def state(numbers: str = "1,5,6", rest: str = "0,{}") -> str:
-    return f"[1,0,null,[],[{numbers}],{rest}]"
-
-
 def shape(rate: str = RATE, shard: str = "0,1", dormant: str = "[]") -> str:
     return f'[[{rate}],"f",{shard},null,false,{dormant}]'
 
 
 SPOILED = [
-    ("buckets", "state", "not json"),
-    ("buckets", "state", "{}"),
-    ("buckets", "state", "[]"),
-    ("buckets", "state", b"[]"),
-    ("buckets", "state", "[" * 100_000),
-    ("buckets", "state", state(numbers="")),
-    ("buckets", "state", state(numbers="1,5")),
-    ("buckets", "state", state(numbers='1,5,"6"')),
-    ("buckets", "state", state(numbers="1.5,5,6")),
-    ("buckets", "state", state(rest='0,{"rpd":"x"}')),
+    ("buckets", "state", ""),
+    ("buckets", "state", "one 0 1 5 6"),
+    ("buckets", "state", b"1 0 1 5 6"),
+    ("buckets", "state", "1"),
+    ("buckets", "state", "1 0"),
+    ("buckets", "state", "1 0 1 5"),
+    ("buckets", "state", "1 0 1 5 6 7 8"),
+    ("buckets", "state", "1 0 1.5 5 6"),
+    ("buckets", "state", "1 0 1 5  6"),
+    ("buckets", "recent", b"op"),
     ("buckets", "shape", "not json"),
     ("buckets", "shape", b"[]"),
+    ("buckets", "shape", "[" * 100_000),
     ("buckets", "shape", shape(rate="")),
     ("buckets", "shape", shape(rate='["rpd",2,3]')),
     ("buckets", "shape", shape(rate='["rpd",2,3,0]')),
@@ -94,6 +105,7 @@ SPOILED = [
     ("buckets", "shape", shape(shard='"0",1')),
     ("buckets", "shape", shape(dormant="[1]")),
     ("buckets", "usage_hour_ms", "today"),
+    ("buckets", "usage_counted", b"[0,{}]"),
     ("buckets", "look_at_s", "tomorrow"),
     ("usage", "counts", "[1]"),
     ("usage", "counts", "[null,{}]"),
@@ -128,14 +140,31 @@ def test_a_row_that_cannot_be_read_is_named(
         assert raised.value.record == KEYS[table]
 
 
+@pytest.mark.parametrize("counted", ["[]", "[0]", '["0",{}]', '[0,{"rpd":"x"}]'])
+def test_a_row_whose_usage_cannot_be_read_is_named(tmp_path: Path, counted: str) -> None:
+    path = tmp_path / "limits.db"
+    with opened(path) as store:
+        create(store, expires_at_s=1)
+        spoil(path, "buckets", "usage_counted", counted)
+        for use in (
+            lambda: run(store.usage.read("ns", QUERY, 10, None)),
+            lambda: take_one(store, at_ms=T0_MS + HOUR_MS),
+        ):
+            with pytest.raises(StoredDataError) as raised:
+                use()
+            assert raised.value.record == KEYS["buckets"]
+        create(store, BucketAddress("ns", "user-2", "gpt-4"))
+        assert taken(store) == 0
+
+
 def test_a_bucket_that_cannot_be_read_is_left_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "limits.db"
     with opened(path) as store:
         fill(store)
-        spoil(path, "buckets", "state", "not json")
+        spoil(path, "buckets", "state", "no number")
         with pytest.raises(StoredDataError):
             take_one(store)
-        assert rows(path, "SELECT state FROM buckets") == [("not json",)]
+        assert rows(path, "SELECT state FROM buckets") == [("no number",)]
 
 
 def test_a_bucket_that_cannot_be_read_is_left_out_of_lists_and_named(tmp_path: Path) -> None:
@@ -143,12 +172,12 @@ def test_a_bucket_that_cannot_be_read_is_left_out_of_lists_and_named(tmp_path: P
     other, elsewhere = BucketAddress("ns", "user-2", "gpt-4"), BucketAddress("ns", "user-1", "o1")
     with opened(path) as store:
         create(store)
-        spoil(path, "buckets", "state", "not json")
+        spoil(path, "buckets", "state", "no number")
         create(store, other)
         create(store, elsewhere)
-        with pytest.warns(StoredDataWarning, match=r"user-1.*JSONDecodeError"):
+        with pytest.warns(StoredDataWarning, match=r"user-1.*ValueError"):
             assert list(run(store.buckets.of_resource("ns", "gpt-4"))) == [other]
-        with pytest.warns(StoredDataWarning, match=r"user-1.*JSONDecodeError"):
+        with pytest.warns(StoredDataWarning, match=r"user-1.*ValueError"):
             assert list(run(store.buckets.of_entity("ns", "user-1"))) == [elsewhere]
 
 
@@ -168,7 +197,7 @@ def test_an_expired_bucket_that_cannot_be_read_is_nobody_elses_trouble(tmp_path:
     other = BucketAddress("ns", "user-2", "gpt-4")
     with opened(path) as store:
         create(store, expires_at_s=1)
-        spoil(path, "buckets", "state", "not json")
+        spoil(path, "buckets", "state", "no number")
         create(store, other)
         assert taken(store, other) == 0
         with pytest.raises(StoredDataError, match="user-1"):
@@ -193,8 +222,49 @@ def test_amounts_beyond_the_integers_of_sqlite_survive(tmp_path: Path) -> None:
         assert bucket.expires_at_s == huge
         assert bucket.cells["rpd"].consumed_milli == 2 * huge * MILLI
         adjust(store, 1, at_ms=T0_MS + HOUR_MS)
-        hours, _ = run(store.usage.read("ns", UsageQuery("user-1", window_type="hourly"), 9, None))
-        assert [hour.counters for hour in hours] == [{"rpd": 1}, {"rpd": 2 * huge}]
+        assert [hour.counters for hour in hours(store)] == [{"rpd": 1}, {"rpd": 2 * huge}]
+
+
+def test_what_a_bucket_used_is_known_after_a_limit_is_gone_and_back(tmp_path: Path) -> None:
+    with opened(tmp_path / "limits.db") as store:
+        create(store)
+        take_one(store)
+        for limits in (OTHER_LIMITS, LIMITS):
+            seen = read(store)
+            assert seen is not None
+            after = full_bucket(limits, T0_MS)._replace(recent=seen.recent, acquires=seen.acquires)
+            write = Refill(operation(), T0_MS, seen, after)
+            assert isinstance(run(store.buckets.write(ADDRESS, write)), Granted)
+        adjust(store, 5)
+        (hour,) = hours(store)
+        assert (hour.counters, hour.total_events) == ({"rpd": 6}, 1)
+
+
+def test_what_is_used_late_counts_for_its_own_hour(tmp_path: Path) -> None:
+    with opened(tmp_path / "limits.db") as store:
+        create(store)
+        for hour in (1, 0, 1, 0, 2):
+            take_one(store, at_ms=T0_MS + hour * HOUR_MS)
+        used = [(hour.counters, hour.total_events) for hour in hours(store)]
+        assert used == [({"rpd": 1}, 1), ({"rpd": 2}, 2), ({"rpd": 2}, 2)]
+
+
+def test_stores_that_take_turns_see_each_other(tmp_path: Path) -> None:
+    path = tmp_path / "limits.db"
+    with opened(path) as first, opened(path) as second:
+        create(first)
+        for store in (first, second, second, first, first, second):
+            take_one(store)
+        for store in (first, second):
+            assert taken(store) == 6
+            (hour,) = hours(store)
+            assert (hour.counters, hour.total_events) == ({"rpd": 6}, 6)
+
+
+def hours(store: SqliteStore) -> list[UsageSnapshot]:
+    query = UsageQuery(ADDRESS.entity_id, window_type="hourly")
+    found, _ = run(store.usage.read("ns", query, 9, None))
+    return found
 
 
 def test_metadata_and_details_survive_as_they_are(tmp_path: Path) -> None:

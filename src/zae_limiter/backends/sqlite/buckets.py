@@ -7,13 +7,22 @@ from collections.abc import Sequence
 
 from ...core.composite import Bucket, BucketAddress
 from ...core.exceptions import StoredDataError
-from ...core.usage import UsageCounts, consumption
+from ...core.usage import consumption
 from ...core.windows import hour_start_ms
 from ...core.writes import Granted, Outcome, Write, apply
 from ..damage import leave_out
-from .codec import ITEM_COLUMNS, Item, decode_item, look_at_s
+from .codec import (
+    ITEM_COLUMNS,
+    NOTHING_COUNTED,
+    Item,
+    decode_item,
+    decode_usage,
+    encode_counters,
+    look_at_s,
+    shape_of,
+)
 from .connection import Connection
-from .rows import KEY, BucketRows
+from .rows import KEY, insert_item, read_item, update_item
 from .usage import add_usage
 
 _SELECT_ALL = f"SELECT namespace_id, entity_id, resource, shard, {ITEM_COLUMNS} FROM buckets"
@@ -38,17 +47,16 @@ class SqliteBuckets:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._rows = BucketRows()
 
     async def write(self, address: BucketAddress, write: Write) -> Outcome:
-        return await self._connection.write(lambda db: _write(db, self._rows, address, write))
+        return await self._connection.write(lambda db: _write(db, address, write))
 
     async def write_all(self, writes: Sequence[tuple[BucketAddress, Write]]) -> list[Outcome]:
-        return await self._connection.write(lambda db: _write_all(db, self._rows, writes))
+        return await self._connection.write(lambda db: _write_all(db, writes))
 
     async def read(self, addresses: Sequence[BucketAddress]) -> dict[BucketAddress, Bucket]:
         def found(db: sqlite3.Connection) -> dict[BucketAddress, Bucket]:
-            items = {address: self._rows.read(db, address) for address in addresses}
+            items = {address: read_item(db, address) for address in addresses}
             return {address: item.bucket for address, item in items.items() if item is not None}
 
         return await self._connection.read(found)
@@ -64,20 +72,18 @@ class SqliteBuckets:
         )
 
 
-def _write(
-    db: sqlite3.Connection, rows: BucketRows, address: BucketAddress, write: Write
-) -> Outcome:
-    item = rows.read(db, address)
+def _write(db: sqlite3.Connection, address: BucketAddress, write: Write) -> Outcome:
+    item = read_item(db, address)
     outcome = apply(write, None if item is None else item.bucket)
     if isinstance(outcome, Granted):
-        _keep(db, rows, address, write.at_ms, item, outcome.bucket)
+        _keep(db, address, write.at_ms, item, outcome.bucket)
     return outcome
 
 
 def _write_all(
-    db: sqlite3.Connection, rows: BucketRows, writes: Sequence[tuple[BucketAddress, Write]]
+    db: sqlite3.Connection, writes: Sequence[tuple[BucketAddress, Write]]
 ) -> list[Outcome]:
-    items = [rows.read(db, address) for address, _ in writes]
+    items = [read_item(db, address) for address, _ in writes]
     outcomes = [
         apply(write, None if item is None else item.bucket)
         for (_, write), item in zip(writes, items, strict=True)
@@ -87,30 +93,23 @@ def _write_all(
         kept = zip(writes, items, granted, strict=True)
         # New buckets last: making one sweeps others, which may be among those to be kept.
         for (address, write), item, bucket in sorted(kept, key=lambda each: each[1] is None):
-            _keep(db, rows, address, write.at_ms, item, bucket)
+            _keep(db, address, write.at_ms, item, bucket)
     return outcomes
 
 
 def _keep(
-    db: sqlite3.Connection,
-    rows: BucketRows,
-    address: BucketAddress,
-    at_ms: int,
-    item: Item | None,
-    after: Bucket,
+    db: sqlite3.Connection, address: BucketAddress, at_ms: int, item: Item | None, after: Bucket
 ) -> None:
     """Store the bucket that a write made, and count what it used."""
-    before = None if item is None else item.bucket
-    if after is before:
-        return
-    used, hour_ms = consumption(before, after), hour_start_ms(at_ms)
+    hour_ms = hour_start_ms(at_ms)
     if item is None:
         _sweep(db, at_ms)
-        rows.insert(db, address, Item(after, hour_ms, used, look_at_s(after)))
-    else:
-        usage_ms, usage = _count(db, address, item, hour_ms, used)
+        made = Item(after, shape_of(after), hour_ms, NOTHING_COUNTED, look_at_s(after))
+        insert_item(db, address, made)
+    elif after is not item.bucket:
+        counted = _count(db, address, item, hour_ms, after)
         look = look_at_s(after, item.look_at_s)
-        rows.update(db, address, item, Item(after, usage_ms, usage, look))
+        update_item(db, address, item, Item(after, shape_of(after), *counted, look))
 
 
 def _buckets(db: sqlite3.Connection, select: str, *key: str) -> dict[BucketAddress, Bucket]:
@@ -126,18 +125,18 @@ def _buckets(db: sqlite3.Connection, select: str, *key: str) -> dict[BucketAddre
 
 
 def _count(
-    db: sqlite3.Connection, address: BucketAddress, item: Item, hour_ms: int, used: UsageCounts
-) -> tuple[int, UsageCounts]:
-    """The hour the row is in and what it holds of it, now that `used` has been counted."""
-    if hour_ms < item.hour_ms:
-        add_usage(db, address[:3], hour_ms, used)
-        return item.hour_ms, item.usage
-    if hour_ms > item.hour_ms:
-        add_usage(db, address[:3], item.hour_ms, item.usage)
-        return hour_ms, used
-    total = UsageCounts(dict(item.usage.consumed_milli), item.usage.events)
-    total.add(used)
-    return hour_ms, total
+    db: sqlite3.Connection, address: BucketAddress, item: Item, hour_ms: int, after: Bucket
+) -> tuple[int, str]:
+    """The hour the row is in, and what its counters had come to when that began. What cannot be
+    told from them any more, because the hour or a limit is gone, goes to the table."""
+    before = item.bucket
+    if hour_ms == item.hour_ms and before.cells.keys() <= after.cells.keys():
+        return item.hour_ms, item.counted
+    add_usage(db, address[:3], item.hour_ms, decode_usage(address, item))
+    if hour_ms >= item.hour_ms:
+        return hour_ms, encode_counters(before)
+    add_usage(db, address[:3], hour_ms, consumption(before, after))
+    return item.hour_ms, encode_counters(after)
 
 
 def _sweep(db: sqlite3.Connection, now_ms: int) -> None:
@@ -148,12 +147,13 @@ def _sweep(db: sqlite3.Connection, now_ms: int) -> None:
         address = BucketAddress(namespace_id, entity_id, resource, shard)
         try:
             item = decode_item(address, row)
+            used = decode_usage(address, item)
         except StoredDataError:
             # Whoever uses this bucket will hear of it; the one who is creating another shall not.
             db.execute(_LOOK_AT, (None, *address))
             continue
         if item.bucket.is_expired(now_ms):
-            add_usage(db, address[:3], item.hour_ms, item.usage)
+            add_usage(db, address[:3], item.hour_ms, used)
             db.execute(_DELETE, address)
         else:
             db.execute(_LOOK_AT, (look_at_s(item.bucket), *address))

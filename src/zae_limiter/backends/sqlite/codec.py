@@ -12,6 +12,7 @@ from ...core.composite import Bucket, BucketAddress, Cell
 from ...core.exceptions import StoredDataError, ValidationError
 from ...core.limit import Limit
 from ...core.models import Entity, LimiterConfig, OnUnavailable
+from ...core.naming import WCU
 from ...core.shards import MAX_SHARDS
 from ...core.usage import UsageCounts
 from ...ports.repository_protocol import NamespaceRecord
@@ -31,23 +32,7 @@ _UNREADABLE = (
 )
 
 
-class Item(NamedTuple):
-    """A row of `buckets`: the bucket, and what it has used in the hour it is in.
-
-    `look_at_s`: when to look whether it has expired; None if it never will.
-    """
-
-    bucket: Bucket
-    hour_ms: int
-    usage: UsageCounts
-    look_at_s: int | None
-
-
-ItemRow = tuple[str, str, int, int | None]
-ITEM_COLUMNS = "state, shape, usage_hour_ms, look_at_s"
-
-
-class _Shape(NamedTuple):
+class Shape(NamedTuple):
     """What buckets with the same limits and the same parent have in common: most of a bucket.
 
     `rates`: capacity, refill amount and refill period of each limit.
@@ -62,6 +47,26 @@ class _Shape(NamedTuple):
     dormant: frozenset[str]
 
 
+class Item(NamedTuple):
+    """A row of `buckets`. Most writes change nothing but its bucket.
+
+    `shape`: what it has in common with others. `hour_ms`: the hour it is in.
+    `counted`: what its counters had come to when that began, as it is stored.
+    `look_at_s`: when to look whether it has expired; None if it never will.
+    """
+
+    bucket: Bucket
+    shape: Shape
+    hour_ms: int
+    counted: str
+    look_at_s: int | None
+
+
+ItemRow = tuple[str, str, str, int, str, int | None]
+ITEM_COLUMNS = "state, recent, shape, usage_hour_ms, usage_counted, look_at_s"
+NOTHING_COUNTED = "[0,{}]"
+
+
 def read_row(table: str, key: tuple[object, ...], decode: Callable[[Row], T], row: Row) -> T:
     """Decode a row; what goes wrong is the row's fault."""
     try:
@@ -71,27 +76,25 @@ def read_row(table: str, key: tuple[object, ...], decode: Callable[[Row], T], ro
 
 
 def encode_item(item: Item) -> ItemRow:
-    """The columns `ITEM_COLUMNS`. Amounts may exceed SQLite's integers, so they go as text."""
-    bucket, usage = item.bucket, item.usage
-    numbers: list[int] = []
-    for cell in bucket.cells.values():
-        numbers += (cell.tokens_milli, cell.consumed_milli, cell.remainder)
-    state = _encode(
-        (
-            bucket.refilled_at_ms,
-            bucket.acquires,
-            bucket.expires_at_s,
-            bucket.recent,
-            numbers,
-            usage.events,
-            usage.consumed_milli,
-        )
-    )
-    return state, _encode_shape(_shape_of(bucket)), item.hour_ms, item.look_at_s
+    """The columns `ITEM_COLUMNS`."""
+    state, recent = encode_bucket(item.bucket)
+    return state, recent, _encode_shape(item.shape), item.hour_ms, item.counted, item.look_at_s
 
 
-def _shape_of(bucket: Bucket) -> _Shape:
-    return _Shape(
+def encode_bucket(bucket: Bucket) -> tuple[str, str]:
+    """The columns `state` and `recent`: all that is not in the shape. Amounts may exceed SQLite's
+    integers, so they go as text, and plainly: every acquire passes here."""
+    numbers = [bucket.refilled_at_ms, bucket.acquires]
+    for tokens_milli, _, _, _, consumed_milli, remainder in bucket.cells.values():
+        numbers += (tokens_milli, consumed_milli, remainder)
+    if bucket.expires_at_s is not None:
+        numbers.append(bucket.expires_at_s)
+    return " ".join(map(str, numbers)), " ".join(bucket.recent)
+
+
+def shape_of(bucket: Bucket) -> Shape:
+    """What the bucket has in common with others."""
+    return Shape(
         tuple([(name, *cell[1:4]) for name, cell in bucket.cells.items()]),
         bucket.fingerprint,
         bucket.shard,
@@ -103,7 +106,7 @@ def _shape_of(bucket: Bucket) -> _Shape:
 
 
 @lru_cache(maxsize=1024)
-def _encode_shape(shape: _Shape) -> str:
+def _encode_shape(shape: Shape) -> str:
     return _encode((*shape[:-1], sorted(shape.dormant)))
 
 
@@ -124,28 +127,27 @@ def decode_item(address: BucketAddress, row: Row) -> Item:
 
 
 def _item(row: Row) -> Item:
-    state, shape_text, hour_ms, look_at_s = row
-    refilled_at_ms, acquires, expires_at_s, recent, numbers, events, consumed_milli = json.loads(
-        _text(state)
-    )
+    state, recent, shape_text, hour_ms, counted, look_at_s = row
     shape = _decode_shape(_text(shape_text))
+    refilled_at_ms, acquires, *amounts = map(int, _text(state).split(" "))
+    # Three for each limit. One more is the end of its life.
+    expires_at_s = amounts.pop() if len(amounts) % 3 else None
     bucket = Bucket(
-        _cells(shape, numbers),
-        _integer(refilled_at_ms),
+        _cells(shape, amounts),
+        refilled_at_ms,
         shape.fingerprint,
-        tuple(recent),
-        _integer(acquires),
-        _maybe_integer(expires_at_s),
+        tuple(_text(recent).split()),
+        acquires,
+        expires_at_s,
         *shape[2:],
     )
-    usage = UsageCounts(_amounts(consumed_milli), _integer(events))
-    return Item(bucket, _integer(hour_ms), usage, _maybe_integer(look_at_s))
+    return Item(bucket, shape, _integer(hour_ms), _text(counted), _maybe_integer(look_at_s))
 
 
-def _cells(shape: _Shape, numbers: list[int]) -> dict[str, Cell]:
-    if len(numbers) != 3 * len(shape.rates) or {*map(type, numbers)} - {int}:
-        raise ValueError(f"{len(shape.rates)} limits hold {numbers}")
-    number = iter(numbers)
+def _cells(shape: Shape, amounts: list[int]) -> dict[str, Cell]:
+    if len(amounts) != 3 * len(shape.rates):
+        raise ValueError(f"{len(shape.rates)} limits hold {amounts}")
+    amount = iter(amounts)
     return {
         name: Cell(tokens_milli, capacity_milli, amount_milli, period_ms, consumed_milli, remainder)
         for (
@@ -154,17 +156,39 @@ def _cells(shape: _Shape, numbers: list[int]) -> dict[str, Cell]:
             amount_milli,
             period_ms,
         ), tokens_milli, consumed_milli, remainder in zip(
-            shape.rates, number, number, number, strict=True
+            shape.rates, amount, amount, amount, strict=True
         )
     }
 
 
+def encode_counters(bucket: Bucket) -> str:
+    """The column `usage_counted`, where this bucket's hour begins."""
+    counters_milli = {name: cell.consumed_milli for name, cell in bucket.cells.items()}
+    return _encode((bucket.acquires, counters_milli))
+
+
+def decode_usage(address: BucketAddress, item: Item) -> UsageCounts:
+    """What an item has used in the hour it is in: what its counters have come to since that
+    began. To count apart would be more to write with every acquire."""
+    before = read_row("buckets", tuple(address), _counts, (item.counted,))
+    counters_milli = before.consumed_milli
+    used_milli = {
+        name: cell.consumed_milli - counters_milli.get(name, 0)
+        for name, cell in item.bucket.cells.items()
+        if name != WCU
+    }
+    return UsageCounts(
+        {name: milli for name, milli in used_milli.items() if milli},
+        item.bucket.acquires - before.events,
+    )
+
+
 @lru_cache(maxsize=1024)
-def _decode_shape(text: str) -> _Shape:
+def _decode_shape(text: str) -> Shape:
     rates, fingerprint, shard, shard_count, parent_id, cascade, dormant = json.loads(text)
     if not 0 <= _integer(shard) < _integer(shard_count) <= MAX_SHARDS:
         raise ValueError(f"no shard {shard} of {shard_count}")
-    return _Shape(
+    return Shape(
         tuple(_rate(*rate) for rate in rates),
         _text(fingerprint),
         shard,

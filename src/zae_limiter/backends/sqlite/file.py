@@ -28,7 +28,7 @@ from .errors import code
 from .waiting import patiently
 
 APPLICATION_ID = int.from_bytes(b"zael")
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 def locate(path: str) -> str:
@@ -96,7 +96,11 @@ def _check_ours(path: str) -> None:
             " upgrade zae-limiter",
         )
     if version != SCHEMA_VERSION:
-        raise StoredDataError(path, f"has an unknown schema version {version}")
+        raise StoredDataError(
+            path,
+            f"has schema version {version}, which this client cannot read (it knows"
+            f" {SCHEMA_VERSION}): use another file, or delete this one to start anew",
+        )
     # SQLite would make up the rest of a page. Only a journal can have it.
     if not _has_journal(path) and _length(path) % page_bytes:
         raise StoredDataError(path, "is cut short")

@@ -1,17 +1,21 @@
 -- Names and ids are never empty, so '' stands for a part that a key does not have.
 
 -- One row is one bucket. `shape` is what it has in common with others that have the same
--- limits. `state` also holds what the bucket has used in the hour `usage_hour_ms`; older
--- hours are in `usage`. `state` tells when the bucket expires; `look_at_s` is no later than
--- that. Rows this long make a tall tree of a table without rowids.
+-- limits, `state` the rest: when it was refilled, its acquires, tokens, counter and remainder
+-- of each limit, and when it expires, if it does. `recent` are its last operations.
+-- What it has used in the hour `usage_hour_ms` is what its counters have come to since
+-- `usage_counted`; older hours are in `usage`. `look_at_s` is no later than its end. Rows this
+-- long make a tall tree of a table without rowids.
 CREATE TABLE IF NOT EXISTS buckets (
     namespace_id  TEXT    NOT NULL,
     entity_id     TEXT    NOT NULL,
     resource      TEXT    NOT NULL,
     shard         INTEGER NOT NULL,
     state         TEXT    NOT NULL,
+    recent        TEXT    NOT NULL,
     shape         TEXT    NOT NULL,
     usage_hour_ms INTEGER NOT NULL,
+    usage_counted TEXT    NOT NULL,
     look_at_s     INTEGER,
     PRIMARY KEY (namespace_id, entity_id, resource, shard)
 );

@@ -10,7 +10,7 @@ from ...core.models import UsageSnapshot
 from ...core.usage import UsageCounts, UsageHour, snapshots
 from ...ports.repository_protocol import UsageQuery
 from ..paging import page_snapshots
-from .codec import ITEM_COLUMNS, decode_counts, decode_item, encode_counts
+from .codec import ITEM_COLUMNS, decode_counts, decode_item, decode_usage, encode_counts
 from .connection import Connection
 
 _KEY = "namespace_id = ? AND entity_id = ? AND resource = ? AND hour_ms = ?"
@@ -72,8 +72,9 @@ def _hours(db: sqlite3.Connection, namespace_id: str, query: UsageQuery) -> Iter
         counts = decode_counts((namespace_id, entity_id, resource, hour_ms), row)
         yield UsageHour(entity_id, resource, hour_ms, counts)
     for entity_id, resource, shard, *row in db.execute(f"{_SELECT_CURRENT} WHERE {where}", values):
-        item = decode_item(BucketAddress(namespace_id, entity_id, resource, shard), row)
-        yield UsageHour(entity_id, resource, item.hour_ms, item.usage)
+        address = BucketAddress(namespace_id, entity_id, resource, shard)
+        item = decode_item(address, row)
+        yield UsageHour(entity_id, resource, item.hour_ms, decode_usage(address, item))
 
 
 def _where(
