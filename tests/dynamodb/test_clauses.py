@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zae_limiter.backends.dynamodb.clauses import Clause, Field, Update, Value
-from zae_limiter.backends.dynamodb.schema import key
 from zae_limiter.backends.dynamodb.wire.protocol import request_body
 from zae_limiter.backends.dynamodb.wire.values import to_attribute
 
@@ -54,13 +53,13 @@ def test_the_json_of_an_update_is_that_of_its_fields(
 ) -> None:
     """Also when the text was written for other values before."""
     for clauses in [*updates, *updates]:
-        update = Update(_FIXED, key(pk, "#STATE"), clauses)
+        update = Update.of(_FIXED, (pk, "#STATE"), clauses)
         assert json.loads(request_body(update)) == dict(update)
 
 
 @given(_clauses())
 def test_every_placeholder_has_its_value_and_is_used(clauses: list[tuple[Clause, Value]]) -> None:
-    update = Update(_FIXED, key("a", "b"), clauses)
+    update = Update.of(_FIXED, ("a", "b"), clauses)
     values: dict[str, Any] = update["ExpressionAttributeValues"]
     assert [*values.values()] == [to_attribute(v) for _, v in clauses if v is not None]
     text = f"{update.get('UpdateExpression')} {update.get('ConditionExpression')} "
@@ -76,7 +75,7 @@ def test_an_update_says_what_its_clauses_say() -> None:
         (count.set, 1),
         (gone.remove, None),
     ]
-    assert dict(Update(_FIXED, key("a", "b"), clauses)) == {
+    assert dict(Update.of(_FIXED, ("a", "b"), clauses)) == {
         "TableName": "limits",
         "ReturnValues": "ALL_NEW",
         "Key": {"PK": {"S": "a"}, "SK": {"S": "b"}},

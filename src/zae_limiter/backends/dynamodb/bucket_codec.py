@@ -33,7 +33,12 @@ _SHARD_COUNTS = frozenset(1 << power for power in range(MAX_SHARDS.bit_length())
 
 def bucket_key(address: BucketAddress) -> dict[str, Any]:
     """Where a bucket is stored."""
-    return schema.key(schema.pk_bucket(*address), schema.sk_state())
+    return schema.key(*bucket_key_text(address))
+
+
+def bucket_key_text(address: BucketAddress) -> tuple[str, str]:
+    """The same, not encoded."""
+    return schema.pk_bucket(*address), schema.sk_state()
 
 
 def address_of(pk: str) -> BucketAddress:

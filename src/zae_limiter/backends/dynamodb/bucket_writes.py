@@ -12,8 +12,8 @@ from typing import Any, assert_never
 
 from ...core.composite import Bucket, BucketAddress, Cell
 from ...core.writes import Adjust, Borrow, Create, Drain, Fill, Guard, Refill, Speculate, guards
-from .bucket_codec import FIELDS, OPERATIONS, bucket_key, dormant_text, encode_bucket
-from .clauses import Clause, Clauses, Field, Update, Value
+from .bucket_codec import FIELDS, OPERATIONS, bucket_key_text, dormant_text, encode_bucket
+from .clauses import Clause, Clauses, Field, Fixed, Form, Update, Value
 from .expressions import Expression
 from .schema import bucket_attr
 
@@ -59,18 +59,19 @@ def creation(table_name: str, address: BucketAddress, write: Create) -> dict[str
 def change(table_name: str, address: BucketAddress, write: Change, *more: Pair) -> Update:
     """The parameters of an `UpdateItem`, and `more`. An item that does not fit comes back."""
     fixed = (("TableName", table_name), *_ALL_OLD, *more)
-    return Update(fixed, bucket_key(address), _clauses(write))
+    key = bucket_key_text(address)
+    if isinstance(write, Drain | Speculate):
+        return Update(_taking(fixed, write), key, _taken(write))
+    return Update.of(fixed, key, _clauses(write))
 
 
-def _clauses(write: Change) -> Clauses:
+def _clauses(write: Refill | Fill | Borrow | Adjust) -> Clauses:
     remembering: Clauses = [(_forget_oldest, ""), (_not_done_yet, write.operation)]
     match write:
         case Refill():
             return [*remembering, *_refill(write)]
         case Fill():
             return [*remembering, *_fill(write)]
-        case Drain() | Speculate():
-            return [*remembering, *_take(write)]
         case Borrow():
             return [*remembering, *_borrow(write)]
         case Adjust():
@@ -90,20 +91,46 @@ def _not_done_yet(e: Expression, operation: str) -> None:
     e.set(OPERATIONS[0], operation)
 
 
-def _take(write: Drain | Speculate) -> Terms:
-    yield _LIMITS.equals, write.fingerprint
-    yield _SHARDS.equals, write.shard_count
-    yield _REFILLED_AT.at_least, write.refilled_since_ms
+def _taking(fixed: Fixed, write: Drain | Speculate) -> Form:
+    """The form of a taking: there are few, though there are many takings."""
+    names = tuple([name for name, amount_milli in write.takes_milli.items() if amount_milli])
+    roofed = tuple(write.roofs_milli)
+    return _taking_form(fixed, isinstance(write, Speculate), names, roofed, write.acquires > 0)
+
+
+@lru_cache(maxsize=1024)
+def _taking_form(
+    fixed: Fixed, expires: bool, names: tuple[str, ...], roofed: tuple[str, ...], counts: bool
+) -> Form:
+    texts = [_forget_oldest, _not_done_yet, _LIMITS.equals]
+    parts: list[Clause] = [_SHARDS.equals, _REFILLED_AT.at_least]
+    if expires:
+        parts.append(_TTL.is_absent_or_above)
+    for name in names:
+        limit = _limit(name)
+        parts += (limit.take, limit.tokens.add)
+        if name in roofed:
+            parts.append(limit.tokens.at_most)
+    if counts:
+        parts.append(_ACQUIRES.add)
+    return Form(fixed, [*texts, *parts], [str] * len(texts) + [int] * len(parts))
+
+
+def _taken(write: Drain | Speculate) -> list[Value]:
+    """What goes into the blanks of that form."""
+    values: list[Value] = ["", write.operation, write.fingerprint]
+    values += (write.shard_count, write.refilled_since_ms)
     if isinstance(write, Speculate):
-        yield _TTL.is_absent_or_above, write.at_ms // 1000
+        values.append(write.at_ms // 1000)
+    roofs_milli = write.roofs_milli
     for name, amount_milli in write.takes_milli.items():
         if amount_milli:
-            limit = _limit(name)
-            yield limit.take, amount_milli
-            yield limit.tokens.add, -amount_milli
-            if name in write.roofs_milli:
-                yield limit.tokens.at_most, write.roofs_milli[name]
-    yield from _acquired(write.acquires)
+            values += (amount_milli, -amount_milli)
+            if name in roofs_milli:
+                values.append(roofs_milli[name])
+    if write.acquires:
+        values.append(write.acquires)
+    return values
 
 
 def _borrow(write: Borrow) -> Terms:

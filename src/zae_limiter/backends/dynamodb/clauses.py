@@ -3,10 +3,10 @@
 An update is a list of clauses, each with its value:
 
     rf, count = Field("rf"), Field("ac")
-    Update((("TableName", name),), key, [(rf.equals, seen_ms), (rf.set, now_ms), (count.add, 1)])
+    Update.of(fixed, key, [(rf.equals, seen_ms), (rf.set, now_ms), (count.add, 1)])
 
 A clause writes its part of the expression for any value. Requests of the same clauses have
-the same text, which is kept, also as JSON; only key and values differ from one to the next.
+the same text, which is kept as a form; only key and values differ from one to the next.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, lru_cache
 from typing import Any
 
+from . import schema
 from .expressions import Expression
-from .wire.protocol import SelfEncoded, to_json
+from .wire.protocol import SelfEncoded, to_json, to_text
 from .wire.values import to_attribute
 
 Clause = Callable[[Expression, str], None]
@@ -27,6 +28,7 @@ Value = int | str | bool | None
 
 Clauses = Sequence[tuple[Clause, Value]]
 Fixed = tuple[tuple[str, str], ...]
+KeyText = tuple[str, str]
 
 
 class Field:
@@ -74,36 +76,71 @@ class Field:
         e.require(condition, condition)
 
 
-class Update(SelfEncoded):
-    """The parameters of an update of one item: some that are fixed, a key, and clauses."""
+class Form:
+    """The text of all updates that have the same clauses, with blanks for key and values."""
 
-    def __init__(self, fixed: Fixed, key: dict[str, Any], clauses: Clauses) -> None:
-        self._fixed = fixed
+    def __init__(self, fixed: Fixed, parts: Sequence[Clause], kinds: Sequence[type]) -> None:
+        e = Expression()
+        self._placeholders = [f":{number}" for number in range(len(parts))]
+        for part, placeholder in zip(parts, self._placeholders, strict=True):
+            part(e, placeholder)
+        self._fields = {**dict(fixed), **e.update_request()}
+        self._json = self._template(kinds)
+
+    def _template(self, kinds: Sequence[type]) -> str:
+        constant = to_json(self._fields).replace("%", "%%")
+        values = [
+            f'"{placeholder}":{_FORMATS[kind]}'
+            for placeholder, kind in zip(self._placeholders, kinds, strict=True)
+            if kind is not type(None)
+        ]
+        key = '"Key":{"PK":{"S":%s},"SK":{"S":%s}}'
+        return f'{constant[:-1]},{key},"ExpressionAttributeValues":{{{",".join(values)}}}}}'
+
+    def to_json(self, key: KeyText, values: Sequence[Value]) -> str:
+        """The parameters of an update, in JSON."""
+        pk, sk = key
+        texts = [v if type(v) is int else _to_text(v) for v in values if v is not None]
+        return self._json % (to_text(pk), to_text(sk), *texts)
+
+    def fields(self, key: KeyText, values: Sequence[Value]) -> dict[str, Any]:
+        """The same, not encoded."""
+        filled = {
+            placeholder: to_attribute(value)
+            for placeholder, value in zip(self._placeholders, values, strict=True)
+            if value is not None
+        }
+        return {**self._fields, "Key": schema.key(*key), "ExpressionAttributeValues": filled}
+
+
+_FORMATS: dict[type, str] = {int: '{"N":"%d"}', str: '{"S":%s}', bool: '{"BOOL":%s}'}
+_form = lru_cache(maxsize=1024)(Form)
+
+
+def _to_text(value: Value) -> str:
+    return to_text(value) if isinstance(value, str) else to_json(value)
+
+
+class Update(SelfEncoded):
+    """The parameters of an update of one item: a form that has been filled in."""
+
+    def __init__(self, form: Form, key: KeyText, values: Sequence[Value]) -> None:
+        self._form = form
         self._key = key
-        self._parts: tuple[Clause, ...]
-        self._values: tuple[Value, ...]
-        self._parts, self._values = zip(*clauses, strict=True)
+        self._values = values
+
+    @staticmethod
+    def of(fixed: Fixed, key: KeyText, clauses: Clauses) -> Update:
+        """From clauses with their values."""
+        parts, values = zip(*clauses, strict=True)
+        return Update(_form(fixed, parts, tuple(map(type, values))), key, values)
 
     def to_json(self) -> str:
-        kinds = tuple(map(type, self._values))
-        values = [v if type(v) is int else to_json(v) for v in self._values if v is not None]
-        key = [to_json(part["S"]) for part in self._key.values()]
-        return _template(self._fixed, self._parts, kinds) % (*key, *values)
+        return self._form.to_json(self._key, self._values)
 
     @cached_property
     def _fields(self) -> dict[str, Any]:
-        written, placeholders = _written(self._parts)
-        values = {
-            placeholder: to_attribute(value)
-            for placeholder, value in zip(placeholders, self._values, strict=True)
-            if value is not None
-        }
-        return {
-            **dict(self._fixed),
-            "Key": self._key,
-            **written,
-            "ExpressionAttributeValues": values,
-        }
+        return self._form.fields(self._key, self._values)
 
     def __getitem__(self, name: str) -> Any:
         return self._fields[name]
@@ -113,29 +150,3 @@ class Update(SelfEncoded):
 
     def __len__(self) -> int:
         return len(self._fields)
-
-
-@lru_cache(maxsize=1024)
-def _written(parts: tuple[Clause, ...]) -> tuple[dict[str, Any], list[str]]:
-    e = Expression()
-    placeholders = [f":{number}" for number in range(len(parts))]
-    for part, placeholder in zip(parts, placeholders, strict=True):
-        part(e, placeholder)
-    return e.update_request(), placeholders
-
-
-_FORMATS: dict[type, str] = {int: '{"N":"%d"}', str: '{"S":%s}', bool: '{"BOOL":%s}'}
-
-
-@lru_cache(maxsize=1024)
-def _template(fixed: Fixed, parts: tuple[Clause, ...], kinds: tuple[type, ...]) -> str:
-    """The JSON of an update, with a place for its key and one for each of its values."""
-    written, placeholders = _written(parts)
-    constant = to_json({**dict(fixed), **written}).replace("%", "%%")
-    values = [
-        f'"{placeholder}":{_FORMATS[kind]}'
-        for placeholder, kind in zip(placeholders, kinds, strict=True)
-        if kind is not type(None)
-    ]
-    key = '"Key":{"PK":{"S":%s},"SK":{"S":%s}}'
-    return f'{constant[:-1]},{key},"ExpressionAttributeValues":{{{",".join(values)}}}}}'

@@ -41,6 +41,7 @@ class SelfEncoded(Mapping[str, Any]):
 _encoder = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 _decoder = json.JSONDecoder()
 to_json = _encoder.encode
+to_text = json.encoder.encode_basestring_ascii
 
 
 def request_body(parameters: Mapping[str, Any]) -> bytes:
