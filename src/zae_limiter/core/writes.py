@@ -78,6 +78,9 @@ class Drain(NamedTuple):
     bucket gains nothing, and the time it let pass must not be credited after the taking.
     So the last refill must be of `refilled_since_ms` or later, and each limit may hold at
     most its roof: what it could hold then without having come to its ceiling by now.
+
+    `seen` is the last image the caller knows. It changes nothing here; a store may answer with
+    what has changed since, and take the rest from there.
     """
 
     operation: str
@@ -88,6 +91,7 @@ class Drain(NamedTuple):
     refilled_since_ms: int
     roofs_milli: Mapping[str, int]
     shard_count: int = 1
+    seen: Bucket | None = None
 
 
 class Borrow(NamedTuple):

@@ -21,6 +21,7 @@ from typing import Any
 
 from ...core.composite import REMEMBERED_OPERATIONS, Bucket, BucketAddress, Cell
 from ...core.exceptions import StoredDataError
+from ...core.naming import WCU
 from ...core.shards import MAX_SHARDS
 from . import schema
 from .wire.values import Item, to_item
@@ -88,8 +89,57 @@ def decode_bucket(address: BucketAddress, item: Item) -> Bucket:
     try:
         return _decode(address, item)
     except (KeyError, TypeError, ValueError) as error:
-        reason = _misfit(item) or str(error)
-        raise StoredDataError(f"bucket {schema.pk_bucket(*address)}", reason) from error
+        raise _damaged(address, item, error) from error
+
+
+def decode_changes(address: BucketAddress, seen: Bucket, item: Item) -> Bucket | None:
+    """The bucket that was seen, after a taking from all its limits, from what came back as
+    changed (`takings`). None when that is not all: not every server says what did not change."""
+    try:
+        return _change(seen, item)
+    except KeyError:
+        return None
+    except (TypeError, ValueError) as error:
+        raise _damaged(address, item, error) from error
+
+
+def _change(seen: Bucket, item: Item) -> Bucket:
+    refilled_at_ms = int(item["rf"]["N"])
+    cells = {}
+    for name, (_, capacity, amount, period, _, remainder) in seen.cells.items():
+        tk, _, _, _, tc, rm = _attributes(name)
+        if name != WCU:
+            remainder = int(item[rm]["N"])
+        tokens, consumed = int(item[tk]["N"]), int(item[tc]["N"])
+        cells[name] = Cell(tokens, capacity, amount, period, consumed, remainder)
+    return Bucket(
+        cells,
+        refilled_at_ms,
+        seen.fingerprint,
+        _recent(item),
+        int(item["ac"]["N"]),
+        seen.expires_at_s,
+        seen.shard,
+        seen.shard_count,
+        seen.parent_id,
+        seen.cascade,
+        is_partial=refilled_at_ms != seen.refilled_at_ms,
+    )
+
+
+def _recent(item: Item) -> tuple[str, ...]:
+    return tuple([item[name]["S"] for name in OPERATIONS if name in item and item[name]["S"]])
+
+
+@lru_cache(maxsize=4096)
+def _attributes(name: str) -> tuple[str, ...]:
+    """Where a limit has its fields."""
+    return tuple(schema.bucket_attr(name, field) for field in FIELDS)
+
+
+def _damaged(address: BucketAddress, item: Item, error: Exception) -> StoredDataError:
+    reason = _misfit(item) or str(error)
+    return StoredDataError(f"bucket {schema.pk_bucket(*address)}", reason)
 
 
 _KINDS = {
@@ -135,7 +185,7 @@ def _decode(address: BucketAddress, item: Item) -> Bucket:
         cells,
         int(item["rf"]["N"]),
         item["cv"]["S"] if "cv" in item else "",
-        tuple(item[name]["S"] for name in OPERATIONS if name in item and item[name]["S"]),
+        _recent(item),
         int(item["ac"]["N"]) if "ac" in item else 0,
         int(item["ttl"]["N"]) if "ttl" in item else None,
         address.shard,
@@ -162,7 +212,7 @@ def _layout(attributes: frozenset[str]) -> list[tuple[str, list[str | None]]]:
 
 
 def _places(name: str, attributes: frozenset[str]) -> list[str | None]:
-    wanted = [schema.bucket_attr(name, field) for field in FIELDS]
+    wanted = _attributes(name)
     for required in wanted[:_REQUIRED]:
         if required not in attributes:
             raise ValueError(f"{required} is missing")

@@ -7,41 +7,35 @@ so that one that is sent again, or arrives late, changes nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import Any, assert_never
 
 from ...core.composite import Bucket, BucketAddress, Cell
 from ...core.writes import Adjust, Borrow, Create, Drain, Fill, Guard, Refill, Speculate, guards
 from .bucket_codec import FIELDS, OPERATIONS, bucket_key_text, dormant_text, encode_bucket
-from .clauses import Clause, Clauses, Field, Fixed, Form, Update, Value
-from .expressions import Expression
-from .schema import bucket_attr
+from .bucket_fields import (
+    ACQUIRES,
+    CASCADE,
+    DORMANT,
+    LIMITS,
+    PARENT,
+    PK,
+    REFILLED_AT,
+    SHARDS,
+    TTL,
+    LimitFields,
+    forget_oldest,
+    limit_fields,
+    not_done_yet,
+)
+from .clauses import Clause, Clauses, Update, Value
+from .takings import taking
 
 Change = Refill | Fill | Drain | Borrow | Speculate | Adjust
 Pair = tuple[str, str]
 Terms = Iterator[tuple[Clause, Value]]
-_ALL_OLD = (("ReturnValuesOnConditionCheckFailure", "ALL_OLD"),)
-_PK, _REFILLED_AT, _LIMITS, _SHARDS, _ACQUIRES, _TTL, _PARENT, _CASCADE, _DORMANT = map(
-    Field, ("PK", "rf", "cv", "shard_count", "ac", "ttl", "parent_id", "cascade", "dl")
-)
-
-
-class _Limit:
-    """The attributes of one limit, in the order of `Cell`."""
-
-    def __init__(self, name: str) -> None:
-        self.fields = tuple(Field(bucket_attr(name, field)) for field in FIELDS)
-        self.tokens, self.capacity, self.amount, self.period, self.consumed, self.remainder = (
-            self.fields
-        )
-
-    def take(self, e: Expression, value: str) -> None:
-        """Have so much, and count it as consumed."""
-        self.tokens.at_least(e, value)
-        self.consumed.add(e, value)
-
-
-_limit = lru_cache(maxsize=4096)(_Limit)
+_ALL_OLD = ("ReturnValuesOnConditionCheckFailure", "ALL_OLD")
+ALL_NEW = ("ReturnValues", "ALL_NEW")
+UPDATED_NEW = ("ReturnValues", "UPDATED_NEW")
 
 
 def creation(table_name: str, address: BucketAddress, write: Create) -> dict[str, Any]:
@@ -52,21 +46,21 @@ def creation(table_name: str, address: BucketAddress, write: Create) -> dict[str
         "TableName": table_name,
         "Item": item,
         "ConditionExpression": "attribute_not_exists(PK)",
-        **dict(_ALL_OLD),
+        **dict([_ALL_OLD]),
     }
 
 
 def change(table_name: str, address: BucketAddress, write: Change, *more: Pair) -> Update:
     """The parameters of an `UpdateItem`, and `more`. An item that does not fit comes back."""
-    fixed = (("TableName", table_name), *_ALL_OLD, *more)
+    fixed = (("TableName", table_name), _ALL_OLD, *more)
     key = bucket_key_text(address)
     if isinstance(write, Drain | Speculate):
-        return Update(_taking(fixed, write), key, _taken(write))
+        return taking(fixed, key, write, asks=UPDATED_NEW in more)
     return Update.of(fixed, key, _clauses(write))
 
 
 def _clauses(write: Refill | Fill | Borrow | Adjust) -> Clauses:
-    remembering: Clauses = [(_forget_oldest, ""), (_not_done_yet, write.operation)]
+    remembering: Clauses = [(forget_oldest, ""), (not_done_yet, write.operation)]
     match write:
         case Refill():
             return [*remembering, *_refill(write)]
@@ -80,65 +74,12 @@ def _clauses(write: Refill | Fill | Borrow | Adjust) -> Clauses:
             assert_never(write)
 
 
-def _forget_oldest(e: Expression, nothing: str) -> None:
-    for older, newer in zip(OPERATIONS[1:], OPERATIONS, strict=False):
-        e.set(older, f"if_not_exists({e.name(newer)}, {nothing})")
-
-
-def _not_done_yet(e: Expression, operation: str) -> None:
-    remembered = ", ".join(e.name(name) for name in OPERATIONS)
-    e.require("not done yet", f"NOT ({operation} IN ({remembered}))")
-    e.set(OPERATIONS[0], operation)
-
-
-def _taking(fixed: Fixed, write: Drain | Speculate) -> Form:
-    """The form of a taking: there are few, though there are many takings."""
-    names = tuple([name for name, amount_milli in write.takes_milli.items() if amount_milli])
-    roofed = tuple(write.roofs_milli)
-    return _taking_form(fixed, isinstance(write, Speculate), names, roofed, write.acquires > 0)
-
-
-@lru_cache(maxsize=1024)
-def _taking_form(
-    fixed: Fixed, expires: bool, names: tuple[str, ...], roofed: tuple[str, ...], counts: bool
-) -> Form:
-    texts = [_forget_oldest, _not_done_yet, _LIMITS.equals]
-    parts: list[Clause] = [_SHARDS.equals, _REFILLED_AT.at_least]
-    if expires:
-        parts.append(_TTL.is_absent_or_above)
-    for name in names:
-        limit = _limit(name)
-        parts += (limit.take, limit.tokens.add)
-        if name in roofed:
-            parts.append(limit.tokens.at_most)
-    if counts:
-        parts.append(_ACQUIRES.add)
-    return Form(fixed, [*texts, *parts], [str] * len(texts) + [int] * len(parts))
-
-
-def _taken(write: Drain | Speculate) -> list[Value]:
-    """What goes into the blanks of that form."""
-    values: list[Value] = ["", write.operation, write.fingerprint]
-    values += (write.shard_count, write.refilled_since_ms)
-    if isinstance(write, Speculate):
-        values.append(write.at_ms // 1000)
-    roofs_milli = write.roofs_milli
-    for name, amount_milli in write.takes_milli.items():
-        if amount_milli:
-            values += (amount_milli, -amount_milli)
-            if name in roofs_milli:
-                values.append(roofs_milli[name])
-    if write.acquires:
-        values.append(write.acquires)
-    return values
-
-
 def _borrow(write: Borrow) -> Terms:
-    yield _LIMITS.equals, write.fingerprint
-    yield _SHARDS.equals, write.shard_count
-    yield _REFILLED_AT.equals, write.refilled_at_ms
+    yield LIMITS.equals, write.fingerprint
+    yield SHARDS.equals, write.shard_count
+    yield REFILLED_AT.equals, write.refilled_at_ms
     for name, floor_milli in write.floors_milli.items():
-        limit, amount_milli = _limit(name), write.takes_milli[name]
+        limit, amount_milli = limit_fields(name), write.takes_milli[name]
         yield limit.tokens.at_least, floor_milli
         if name in write.roofs_milli:
             yield limit.tokens.at_most, write.roofs_milli[name]
@@ -148,54 +89,54 @@ def _borrow(write: Borrow) -> Terms:
 
 def _acquired(acquires: int) -> Terms:
     if acquires:
-        yield _ACQUIRES.add, acquires
+        yield ACQUIRES.add, acquires
 
 
 def _fill(write: Fill) -> Terms:
-    yield _LIMITS.equals, write.fingerprint
-    yield _SHARDS.equals, write.shard_count
-    yield _DORMANT.is_absent, None
-    yield _REFILLED_AT.at_most, write.refilled_by_ms
-    yield _REFILLED_AT.set, write.at_ms
+    yield LIMITS.equals, write.fingerprint
+    yield SHARDS.equals, write.shard_count
+    yield DORMANT.is_absent, None
+    yield REFILLED_AT.at_most, write.refilled_by_ms
+    yield REFILLED_AT.set, write.at_ms
     for name, tokens_milli in write.leaves_milli.items():
-        limit = _limit(name)
+        limit = limit_fields(name)
         yield limit.tokens.at_least, write.floors_milli[name]
         yield limit.tokens.set, tokens_milli
         yield limit.remainder.set, 0
         yield from _moved(limit, 0, write.takes_milli.get(name, 0))
     yield from _acquired(write.acquires)
-    yield _CASCADE.set, write.cascade
-    yield (_TTL.remove if write.expires_at_s is None else _TTL.set), write.expires_at_s
-    yield (_PARENT.remove if write.parent_id is None else _PARENT.set), write.parent_id
+    yield CASCADE.set, write.cascade
+    yield (TTL.remove if write.expires_at_s is None else TTL.set), write.expires_at_s
+    yield (PARENT.remove if write.parent_id is None else PARENT.set), write.parent_id
 
 
 def _refill(write: Refill) -> Terms:
     before, after = write.before, write.after
-    yield _REFILLED_AT.equals, before.refilled_at_ms
-    yield _REFILLED_AT.set, after.refilled_at_ms
+    yield REFILLED_AT.equals, before.refilled_at_ms
+    yield REFILLED_AT.set, after.refilled_at_ms
     yield from _same(before)
     dormant = dormant_text(before)
-    yield (_DORMANT.equals if dormant else _DORMANT.is_absent), dormant
+    yield (DORMANT.equals if dormant else DORMANT.is_absent), dormant
     for name, guard in guards(write).items():
-        yield from _guarded(_limit(name), guard)
+        yield from _guarded(limit_fields(name), guard)
     for name, planned in after.cells.items():
-        yield from _planned(_limit(name), before.cells.get(name), planned)
+        yield from _planned(limit_fields(name), before.cells.get(name), planned)
     for name in before.cells:
         if name not in after.cells:
-            yield from ((field.remove, None) for field in _limit(name).fields)
+            yield from ((field.remove, None) for field in limit_fields(name).fields)
     yield from _acquired(after.acquires - before.acquires)
     yield from _changed(before, after)
 
 
 def _same(seen: Bucket) -> Terms:
     """The item carries the limits and the shards that were seen, if any were."""
-    limits = _LIMITS.equals if seen.fingerprint else _LIMITS.equals_or_is_absent
+    limits = LIMITS.equals if seen.fingerprint else LIMITS.equals_or_is_absent
     yield limits, seen.fingerprint
-    shards = _SHARDS.equals if seen.shard_count > 1 else _SHARDS.equals_or_is_absent
+    shards = SHARDS.equals if seen.shard_count > 1 else SHARDS.equals_or_is_absent
     yield shards, seen.shard_count
 
 
-def _guarded(limit: _Limit, guard: Guard) -> Terms:
+def _guarded(limit: LimitFields, guard: Guard) -> Terms:
     yield limit.tokens.at_most, guard.roof_milli
     if guard.floor_milli is not None:
         yield limit.tokens.at_least, guard.floor_milli
@@ -204,7 +145,7 @@ def _guarded(limit: _Limit, guard: Guard) -> Terms:
         yield limit.remainder.equals, guard.remainder
 
 
-def _planned(limit: _Limit, seen: Cell | None, planned: Cell) -> Terms:
+def _planned(limit: LimitFields, seen: Cell | None, planned: Cell) -> Terms:
     """Balances move by the difference; the rest is replaced where it differs."""
     if seen is None:
         yield from zip((field.set for field in limit.fields), planned, strict=True)
@@ -219,7 +160,7 @@ def _planned(limit: _Limit, seen: Cell | None, planned: Cell) -> Terms:
 _STAMPED = [FIELDS.index(field) for field in ("cp", "ra", "rp", "rm")]
 
 
-def _moved(limit: _Limit, tokens_milli: int, consumed_milli: int) -> Terms:
+def _moved(limit: LimitFields, tokens_milli: int, consumed_milli: int) -> Terms:
     if tokens_milli:
         yield limit.tokens.add, tokens_milli
     if consumed_milli:
@@ -229,19 +170,19 @@ def _moved(limit: _Limit, tokens_milli: int, consumed_milli: int) -> Terms:
 def _changed(before: Bucket, after: Bucket) -> Terms:
     """What the item says of itself, where that differs."""
     for field, old, new in (
-        (_LIMITS, before.fingerprint, after.fingerprint),
-        (_SHARDS, before.shard_count, after.shard_count),
-        (_CASCADE, before.cascade, after.cascade),
-        (_TTL, before.expires_at_s, after.expires_at_s),
-        (_PARENT, before.parent_id, after.parent_id),
-        (_DORMANT, dormant_text(before), dormant_text(after)),
+        (LIMITS, before.fingerprint, after.fingerprint),
+        (SHARDS, before.shard_count, after.shard_count),
+        (CASCADE, before.cascade, after.cascade),
+        (TTL, before.expires_at_s, after.expires_at_s),
+        (PARENT, before.parent_id, after.parent_id),
+        (DORMANT, dormant_text(before), dormant_text(after)),
     ):
         if new != old:
             yield (field.remove if new is None else field.set), new
 
 
 def _adjust(write: Adjust) -> Terms:
-    yield _PK.exists, None
+    yield PK.exists, None
     if any(delta_milli < 0 for delta_milli in write.deltas_milli.values()):
         assert write.seen is not None
         yield from _same(write.seen)
@@ -251,15 +192,15 @@ def _adjust(write: Adjust) -> Terms:
             yield from _given_back(name, -delta_milli, write.seen)
         else:
             # A limit that has gone since it was seen must not come back as a balance alone.
-            yield _limit(name).capacity.exists, None
-            yield from _moved(_limit(name), -delta_milli, delta_milli)
+            yield limit_fields(name).capacity.exists, None
+            yield from _moved(limit_fields(name), -delta_milli, delta_milli)
     yield from _acquired(write.acquires)
 
 
 def _given_back(name: str, amount_milli: int, seen: Bucket) -> Terms:
     """Up to the ceiling. Which of the two forms applies is a guess from the last image; the
     condition makes sure that it is the right one."""
-    limit, ceiling_milli = _limit(name), seen.ceiling_milli(name)
+    limit, ceiling_milli = limit_fields(name), seen.ceiling_milli(name)
     full_from_milli = ceiling_milli - amount_milli
     if seen.cells[name].tokens_milli < full_from_milli:
         yield limit.tokens.below, full_from_milli

@@ -10,17 +10,17 @@ from ...core.exceptions import StorageUnavailable, StoredDataError
 from ...core.writes import ABSENT, Adjust, Create, Granted, Outcome, Refused, Write
 from ..damage import leave_out
 from . import schema
-from .bucket_codec import address_of, bucket_key, decode_bucket
-from .bucket_writes import change, creation, known_part
+from .bucket_codec import address_of, bucket_key, decode_bucket, decode_changes
+from .bucket_writes import ALL_NEW, UPDATED_NEW, change, creation, known_part
 from .fields import record_name
 from .pages import Query, read_pages
 from .table import Table
+from .takings import known_before
 from .wire.errors import ConditionFailed, Reason, RequestInvalid, TransactionCanceled
 from .wire.values import Item
 
 # A refund is sent again only when the item moved between its two forms meanwhile.
 _MAX_ATTEMPTS = 16
-_ALL_NEW = ("ReturnValues", "ALL_NEW")
 _UNSEEN = Bucket({}, 0, "")
 
 
@@ -43,13 +43,24 @@ class DynamoBuckets:
             if isinstance(write, Create):
                 await table.call("PutItem", creation(table.name, address, write))
                 return Granted(write.bucket._replace(recent=(write.operation,)))
-            answer = await table.call("UpdateItem", change(table.name, address, write, _ALL_NEW))
+            seen = known_before(write)
+            returns = ALL_NEW if seen is None else UPDATED_NEW
+            answer = await table.call("UpdateItem", change(table.name, address, write, returns))
         except ConditionFailed as refusal:
             return _outcome(address, write, refusal.item)
         except RequestInvalid:
             await self._blame([address])
             raise
-        return Granted(decode_bucket(address, answer["Attributes"]))
+        item = answer["Attributes"]
+        if seen is None:
+            return Granted(decode_bucket(address, item))
+        after = decode_changes(address, seen, item)
+        return await self._found(address) if after is None else Granted(after)
+
+    async def _found(self, address: BucketAddress) -> Outcome:
+        """The outcome of a write that was carried out, from the item as it is now."""
+        bucket = (await self.read([address])).get(address)
+        return ABSENT if bucket is None else Granted(bucket)
 
     async def _adjust(self, address: BucketAddress, write: Adjust) -> Outcome:
         """Charging is one call. Giving back stops at the ceiling, which has to be known."""

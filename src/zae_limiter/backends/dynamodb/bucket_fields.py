@@ -1,0 +1,45 @@
+"""The attributes of a bucket item, as the writes speak of them."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from .bucket_codec import FIELDS, OPERATIONS
+from .clauses import Field
+from .expressions import Expression
+from .schema import bucket_attr
+
+PK, REFILLED_AT, LIMITS, SHARDS, ACQUIRES, TTL, PARENT, CASCADE, DORMANT = map(
+    Field, ("PK", "rf", "cv", "shard_count", "ac", "ttl", "parent_id", "cascade", "dl")
+)
+
+
+class LimitFields:
+    """The attributes of one limit, in the order of `Cell`."""
+
+    def __init__(self, name: str) -> None:
+        self.fields = tuple(Field(bucket_attr(name, field)) for field in FIELDS)
+        self.tokens, self.capacity, self.amount, self.period, self.consumed, self.remainder = (
+            self.fields
+        )
+
+    def take(self, e: Expression, value: str) -> None:
+        """Have so much, and count it as consumed."""
+        self.tokens.at_least(e, value)
+        self.consumed.add(e, value)
+
+
+limit_fields = lru_cache(maxsize=4096)(LimitFields)
+
+
+def forget_oldest(e: Expression, nothing: str) -> None:
+    """Make room for the id of an operation."""
+    for older, newer in zip(OPERATIONS[1:], OPERATIONS, strict=False):
+        e.set(older, f"if_not_exists({e.name(newer)}, {nothing})")
+
+
+def not_done_yet(e: Expression, operation: str) -> None:
+    """Not remember this operation, and remember it."""
+    remembered = ", ".join(e.name(name) for name in OPERATIONS)
+    e.require("not done yet", f"NOT ({operation} IN ({remembered}))")
+    e.set(OPERATIONS[0], operation)
