@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
+from typing import Any
+
 from ..core.composite import Bucket
 from ..core.exceptions import StorageUnavailable
 from ..core.judge import NEVER
@@ -110,9 +113,9 @@ async def _take_here(scope: Scope, charge: Charge, speculative: bool) -> Taken |
     raise StorageUnavailable(f"{charge.address} is too contended")
 
 
-async def _dispatch(scope: Scope, charge: Charge, write: Write) -> Outcome:
+def _dispatch(scope: Scope, charge: Charge, write: Write) -> Coroutine[Any, Any, Outcome]:
     entry = charge.entry(charge.address, charge.intent.takes_milli, charge.intent.acquires)
-    return await dispatch(scope, charge, entry, write)
+    return dispatch(scope, charge, entry, write)
 
 
 async def _look(scope: Scope, charge: Charge) -> Refused | Absent:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from ...core.composite import Bucket, BucketAddress
@@ -32,10 +32,10 @@ class DynamoBuckets:
     def __init__(self, table: Table) -> None:
         self._table = table
 
-    async def write(self, address: BucketAddress, write: Write) -> Outcome:
-        if not isinstance(write, Adjust):
-            return await self._send(address, write)
-        return await self._adjust(address, write)
+    def write(self, address: BucketAddress, write: Write) -> Coroutine[Any, Any, Outcome]:
+        if isinstance(write, Adjust):
+            return self._adjust(address, write)
+        return self._send(address, write)
 
     async def _send(self, address: BucketAddress, write: Write) -> Outcome:
         table = self._table

@@ -100,7 +100,11 @@ class Form:
     def to_json(self, key: KeyText, values: Sequence[Value]) -> str:
         """The parameters of an update, in JSON."""
         pk, sk = key
-        texts = [v if type(v) is int else _to_text(v) for v in values if v is not None]
+        texts = [
+            v if type(v) is int else to_text(v) if type(v) is str else to_json(v)
+            for v in values
+            if v is not None
+        ]
         return self._json % (to_text(pk), to_text(sk), *texts)
 
     def fields(self, key: KeyText, values: Sequence[Value]) -> dict[str, Any]:
@@ -115,10 +119,6 @@ class Form:
 
 _FORMATS: dict[type, str] = {int: '{"N":"%d"}', str: '{"S":%s}', bool: '{"BOOL":%s}'}
 _form = lru_cache(maxsize=1024)(Form)
-
-
-def _to_text(value: Value) -> str:
-    return to_text(value) if isinstance(value, str) else to_json(value)
 
 
 class Update(SelfEncoded):

@@ -76,12 +76,13 @@ class Client:
             self.meter.count_refused(operation)
             raise
         finally:
-            self._correct_clock()
-        self.meter.count_units(operation, content)
+            if self.clock.offset_s != self._offset_s:
+                self._correct_clock()
+        if "ConsumedCapacity" in content:
+            self.meter.count_units(operation, content)
         return content
 
     def _correct_clock(self) -> None:
         """Refills are reckoned by the time of the store, if ours is clearly wrong."""
-        if self.clock.offset_s != self._offset_s:
-            self._offset_s = self.clock.offset_s
-            self.io.correct(self.clock.offset_ms)
+        self._offset_s = self.clock.offset_s
+        self.io.correct(self.clock.offset_ms)

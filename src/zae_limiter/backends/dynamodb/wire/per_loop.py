@@ -21,12 +21,15 @@ class PerLoop(Generic[T]):
         self._make = make
         self._held: dict[asyncio.AbstractEventLoop, _Held[T]] = {}
 
+    def ready(self) -> T | None:
+        """The `T` of the running loop, if that takes no waiting."""
+        held = self._held.get(asyncio.get_running_loop())
+        return held.opening.result() if held is not None and held.opening.done() else None
+
     async def get(self) -> T:
         """The `T` of the running loop."""
         loop = asyncio.get_running_loop()
         held = self._held.get(loop) or self._open(loop)
-        if held.opening.done():
-            return held.opening.result()
         try:
             return await asyncio.shield(held.opening)
         except BaseException:

@@ -25,6 +25,7 @@ from .protocol import Answer
 from .sockets import AFTER_SENDING, BEFORE_SENDING, is_fresh, listener, tune
 
 _NEXT_ADDRESS_AFTER_S = 0.25
+_BUFFER_BYTES = 64 * 1024
 
 
 class StreamEdge:
@@ -35,10 +36,10 @@ class StreamEdge:
         self._pools = PerLoop(partial(_Pool, endpoint, limits or Limits()))
 
     async def send(self, headers: Mapping[str, str], body: bytes) -> Answer:
-        pool = await self._pools.get()
+        pool = self._pools.ready() or await self._pools.get()
         try:
             request = request_bytes(self._endpoint.path, headers, body)
-            connection = await pool.borrow()
+            connection = pool.kept() or await pool.borrow()
         except Exception as error:
             raise_ours(error, BEFORE_SENDING, self._endpoint.host)
         try:
@@ -79,19 +80,29 @@ class _Pool:
             connection.abort()
             await connection.ended
 
+    def kept(self) -> _Connection | None:
+        """A connection that was kept and is sound, if that takes no waiting."""
+        connection = self._pop() if self._room else None
+        if connection is not None:
+            self._room -= 1
+        return connection
+
+    def _pop(self) -> _Connection | None:
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.is_sound():
+                return connection
+            connection.abort()
+        return None
+
     async def borrow(self) -> _Connection:
-        """A connection that was kept and is sound, else a new one."""
+        """The same, or a new one, as soon as there is room."""
         if self._room:
             self._room -= 1
         else:
             await self._wait_for_room()
         try:
-            while self._idle:
-                connection = self._idle.pop()
-                if connection.is_sound():
-                    return connection
-                connection.abort()
-            return await _connect(self._endpoint, self._limits)
+            return self._pop() or await _connect(self._endpoint, self._limits)
         except BaseException:
             self._leave()
             raise
@@ -131,11 +142,16 @@ class _Pool:
             self._idle.popleft().abort()
 
 
-class _Connection(asyncio.Protocol):
-    """A transport for one request at a time. `ended` is done when nothing is left of it."""
+class _Connection(asyncio.BufferedProtocol):
+    """A transport for one request at a time. `ended` is done when nothing is left of it.
+
+    It brings its own buffer. asyncio's would be made anew for each answer, and be so large that
+    memory may have to be mapped for it each time, which takes longer than to receive.
+    """
 
     def __init__(self, patience_s: float) -> None:
         self._loop = asyncio.get_running_loop()
+        self._buffer = memoryview(bytearray(_BUFFER_BYTES))
         self._patience_s = patience_s
         self._incoming = Incoming()
         self._answer: asyncio.Future[Answer] | None = None
@@ -214,13 +230,16 @@ class _Connection(asyncio.Protocol):
         self._has_news = listener(connected.fileno())
         self.is_open = True
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
         if self._answer is None or self._answer.done():
             self.abort()
             return
         self._alive_s = self._loop.time()
         try:
-            answer = self._incoming.feed(data)
+            answer = self._incoming.feed(bytes(self._buffer[:nbytes]))
         except Malformed as error:
             self._fail(error)
         else:
