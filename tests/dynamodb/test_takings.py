@@ -9,6 +9,8 @@ import pytest
 from moto import mock_aws
 
 from zae_limiter import Limit, SyncRateLimiter, SyncRepository
+from zae_limiter.backends.dynamodb.bucket_codec import bucket_key
+from zae_limiter.backends.dynamodb.expressions import Expression
 from zae_limiter.backends.dynamodb.store import DynamoStore
 from zae_limiter.core.composite import Bucket, BucketAddress
 from zae_limiter.core.limit import LimitSet
@@ -47,6 +49,13 @@ class Scene:
     def stored(self) -> Bucket:
         found: dict[BucketAddress, Bucket] = self._driver.run(self._store.buckets.read([ADDRESS]))
         return found[ADDRESS]
+
+    def remove(self, attribute: str) -> None:
+        """Change the item by hand."""
+        e = Expression()
+        e.remove(attribute)
+        key = bucket_key(ADDRESS)
+        self._driver.run(self._store.table.update(key, **e.update_request()))
 
     def calls(self) -> int:
         return self._store.table.client.meter.calls.total()
@@ -104,6 +113,30 @@ def test_what_others_did_since_is_known_too(scene: Scene) -> None:
     second = scene.take(first)
     assert second == scene.stored()
     assert not second.is_partial
+
+
+@pytest.mark.parametrize("lacking", ["l2", "b_rph_rm"])
+def test_an_item_that_lacks_what_it_may_lack_is_taken_from(scene: Scene, lacking: str) -> None:
+    """As one that an older client made."""
+    seen = scene.stored()
+    scene.remove(lacking)
+    after = scene.take(seen)
+    assert after == scene.stored()
+    calls = scene.calls()
+    scene.refill()
+    second = scene.take(scene.stored())
+    assert second == scene.stored()
+    # A reading before each of them, and one after.
+    assert scene.calls() == calls + 5
+
+
+def test_an_item_of_an_older_client_is_whole_once_it_is_stamped(scene: Scene) -> None:
+    for attribute in ("cv", "lo", "l1", "l2", "l3", "b_rph_rm", "b_tpd_rm", "b_wcu_rm"):
+        scene.remove(attribute)
+    scene.refill()
+    seen, calls = scene.stored(), scene.calls()
+    assert scene.take(seen) == scene.stored()
+    assert scene.calls() == calls + 2
 
 
 @pytest.mark.parametrize("seed", range(12))

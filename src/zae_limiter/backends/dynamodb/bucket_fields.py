@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import pairwise
 
 from .bucket_codec import FIELDS, OPERATIONS
 from .clauses import Field
@@ -34,8 +35,14 @@ limit_fields = lru_cache(maxsize=4096)(LimitFields)
 
 def forget_oldest(e: Expression, nothing: str) -> None:
     """Make room for the id of an operation."""
-    for older, newer in zip(OPERATIONS[1:], OPERATIONS, strict=False):
+    for older, newer in pairwise(reversed(OPERATIONS)):
         e.set(older, f"if_not_exists({e.name(newer)}, {nothing})")
+
+
+def shift(e: Expression, value: str) -> None:
+    """The same, for an item that has all of them."""
+    for older, newer in pairwise(reversed(OPERATIONS)):
+        e.set(older, e.name(newer))
 
 
 def not_done_yet(e: Expression, operation: str) -> None:

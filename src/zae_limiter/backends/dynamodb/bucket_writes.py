@@ -41,6 +41,7 @@ UPDATED_NEW = ("ReturnValues", "UPDATED_NEW")
 def creation(table_name: str, address: BucketAddress, write: Create) -> dict[str, Any]:
     """The parameters of a `PutItem`. The item that is in the way comes back."""
     item = encode_bucket(address, write.bucket)
+    item |= {name: {"S": ""} for name in OPERATIONS}
     item[OPERATIONS[0]] = {"S": write.operation}
     return {
         "TableName": table_name,
@@ -121,6 +122,8 @@ def _refill(write: Refill) -> Terms:
         yield from _guarded(limit_fields(name), guard)
     for name, planned in after.cells.items():
         yield from _planned(limit_fields(name), before.cells.get(name), planned)
+    if before.fingerprint != after.fingerprint:
+        yield from _complete(before, after)
     for name in before.cells:
         if name not in after.cells:
             yield from ((field.remove, None) for field in limit_fields(name).fields)
@@ -155,6 +158,14 @@ def _planned(limit: LimitFields, seen: Cell | None, planned: Cell) -> Terms:
     for at in _STAMPED:
         if planned[at] != seen[at]:
             yield limit.fields[at].set, planned[at]
+
+
+def _complete(before: Bucket, after: Bucket) -> Terms:
+    """Older clients write no remainder where there is none."""
+    for name, planned in after.cells.items():
+        seen = before.cells.get(name)
+        if seen is not None and seen.remainder == planned.remainder:
+            yield limit_fields(name).remainder.set, planned.remainder
 
 
 _STAMPED = [FIELDS.index(field) for field in ("cp", "ra", "rp", "rm")]

@@ -11,7 +11,7 @@ from ...core.writes import ABSENT, Adjust, Create, Granted, Outcome, Refused, Wr
 from ..damage import leave_out
 from . import schema
 from .bucket_codec import address_of, bucket_key, decode_bucket, decode_changes
-from .bucket_writes import ALL_NEW, UPDATED_NEW, change, creation, known_part
+from .bucket_writes import ALL_NEW, UPDATED_NEW, Change, change, creation, known_part
 from .fields import record_name
 from .pages import Query, read_pages
 from .table import Table
@@ -33,24 +33,32 @@ class DynamoBuckets:
         self._table = table
 
     def write(self, address: BucketAddress, write: Write) -> Coroutine[Any, Any, Outcome]:
+        if isinstance(write, Create):
+            return self._create(address, write)
         if isinstance(write, Adjust):
             return self._adjust(address, write)
-        return self._send(address, write)
+        return self._change(address, write, known_before(write))
 
-    async def _send(self, address: BucketAddress, write: Write) -> Outcome:
-        table = self._table
+    async def _create(self, address: BucketAddress, write: Create) -> Outcome:
         try:
-            if isinstance(write, Create):
-                await table.call("PutItem", creation(table.name, address, write))
-                return Granted(write.bucket._replace(recent=(write.operation,)))
-            seen = known_before(write)
-            returns = ALL_NEW if seen is None else UPDATED_NEW
+            await self._table.call("PutItem", creation(self._table.name, address, write))
+        except ConditionFailed as refusal:
+            return _outcome(address, write, refusal.item)
+        return Granted(write.bucket._replace(recent=(write.operation,)))
+
+    async def _change(self, address: BucketAddress, write: Change, seen: Bucket | None) -> Outcome:
+        """`seen`: the image from which, with what changes, the bucket is known afterwards."""
+        table, returns = self._table, ALL_NEW if seen is None else UPDATED_NEW
+        try:
             answer = await table.call("UpdateItem", change(table.name, address, write, returns))
         except ConditionFailed as refusal:
             return _outcome(address, write, refusal.item)
         except RequestInvalid:
             await self._blame([address])
-            raise
+            if seen is None:
+                raise
+            # It lacks only what it may lack.
+            return await self._change(address, write, None)
         item = answer["Attributes"]
         if seen is None:
             return Granted(decode_bucket(address, item))
@@ -70,7 +78,7 @@ class DynamoBuckets:
         for _ in range(_MAX_ATTEMPTS):
             if seen is None:
                 return ABSENT
-            outcome = await self._send(address, known_part(write, seen))
+            outcome = await self._change(address, known_part(write, seen), None)
             if not isinstance(outcome, Refused):
                 return outcome
             seen = outcome.bucket

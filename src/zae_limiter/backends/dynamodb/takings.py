@@ -2,7 +2,9 @@
 
 There are few forms of them, though there are many takings. Most answers need to tell only
 what has changed: where a taking concerns all limits, the rest is known from the image that
-it was planned on, but for what a refill changes. So that is asked for as well.
+it was planned on, but for what a refill changes. So that is asked for as well: what is said
+to change comes back, also where it stays the same. An item that lacks some of it makes such
+a request invalid.
 """
 
 from __future__ import annotations
@@ -21,11 +23,13 @@ from .bucket_fields import (
     forget_oldest,
     limit_fields,
     not_done_yet,
+    shift,
 )
 from .clauses import Clause, Fixed, Form, KeyText, Update, Value
 from .expressions import Expression
 
 Names = tuple[str, ...]
+_NONE = type(None)
 
 
 def taking(fixed: Fixed, key: KeyText, write: Drain | Speculate, *, asks: bool) -> Update:
@@ -40,7 +44,7 @@ def taking(fixed: Fixed, key: KeyText, write: Drain | Speculate, *, asks: bool) 
 def _form(
     fixed: Fixed, is_unseen: bool, names: Names, roofed: Names, counts: bool, asks: bool
 ) -> Form:
-    texts = [forget_oldest, not_done_yet, LIMITS.equals]
+    first: tuple[Clause, type] = (_asking(names, counts), _NONE) if asks else (forget_oldest, str)
     parts: list[Clause] = [SHARDS.equals, REFILLED_AT.at_least]
     if is_unseen:
         parts.append(TTL.is_absent_or_above)
@@ -51,29 +55,28 @@ def _form(
             parts.append(limit.tokens.at_most)
     if counts:
         parts.append(ACQUIRES.add)
-    if asks:
-        parts.append(_asking(names, counts))
-    return Form(fixed, [*texts, *parts], [str] * len(texts) + [int] * len(parts))
+    numbers = [(part, int) for part in parts]
+    clauses = [first, (not_done_yet, str), (LIMITS.equals, str), *numbers]
+    return Form(fixed, *zip(*clauses, strict=True))
 
 
 def _asking(names: Names, counts: bool) -> Clause:
-    """What is said to change comes back, even if it changes by nothing."""
-
-    def ask(e: Expression, nothing: str) -> None:
-        REFILLED_AT.add(e, nothing)
+    def ask(e: Expression, value: str) -> None:
+        shift(e, value)
+        REFILLED_AT.keep(e, value)
         for name in names:
             # An item's own writes refill without a remainder.
             if name != WCU:
-                limit_fields(name).remainder.add(e, nothing)
+                limit_fields(name).remainder.keep(e, value)
         if not counts:
-            ACQUIRES.add(e, nothing)
+            ACQUIRES.keep(e, value)
 
     return ask
 
 
 def _values(write: Drain | Speculate, *, asks: bool) -> list[Value]:
     """What goes into the blanks of the form, in its order."""
-    values: list[Value] = ["", write.operation, write.fingerprint]
+    values: list[Value] = [None if asks else "", write.operation, write.fingerprint]
     values += (write.shard_count, write.refilled_since_ms)
     if isinstance(write, Speculate):
         values.append(write.at_ms // 1000)
@@ -85,8 +88,6 @@ def _values(write: Drain | Speculate, *, asks: bool) -> list[Value]:
                 values.append(roofs_milli[name])
     if write.acquires:
         values.append(write.acquires)
-    if asks:
-        values.append(0)
     return values
 
 
