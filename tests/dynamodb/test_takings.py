@@ -1,4 +1,4 @@
-"""Takings whose answers tell only what has changed."""
+"""Writes whose answers tell only what has changed."""
 
 from __future__ import annotations
 
@@ -74,15 +74,21 @@ class Scene:
         is_taking = isinstance(planned, Drain) and isinstance(outcome, Granted)
         return outcome.bucket if is_taking else None
 
-    def refill(self, ttl_seconds: int | None = None, parent_id: str | None = None) -> None:
+    def refill(
+        self,
+        ttl_seconds: int | None = None,
+        parent_id: str | None = None,
+        limits: LimitSet = LIMITS,
+    ) -> None:
         """As one does who brings the bucket up to date, and says something else of it."""
         self.now_ms += 1_234
-        owner = intent(ttl_seconds, parent_id)
+        owner = intent(ttl_seconds, parent_id)._replace(limits=limits)
         self.write(plan_restamp(owner, self.stored(), self._driver.io.operation_id(), self.now_ms))
 
-    def adjust(self, **deltas_milli: int) -> None:
+    def adjust(self, seen: Bucket | None = None, /, **deltas_milli: int) -> Bucket:
         operation = self._driver.io.operation_id()
-        self.write(Adjust(operation, self.now_ms, deltas_milli, 0, self.stored()))
+        seen = seen or self.stored()
+        return self.write(Adjust(operation, self.now_ms, deltas_milli, 0, seen))
 
 
 @pytest.fixture
@@ -113,6 +119,47 @@ def test_what_others_did_since_is_known_too(scene: Scene) -> None:
     second = scene.take(first)
     assert second == scene.stored()
     assert not second.is_partial
+
+
+@pytest.mark.parametrize("delta_milli", [300, -300, -(10**9)])
+def test_an_adjustment_makes_an_image_no_older(scene: Scene, delta_milli: int) -> None:
+    scene.adjust(rph=3_000, tpd=5_000)
+    seen = scene.stored()
+    scene.take(seen)
+    calls = scene.calls()
+    after = scene.adjust(seen, tpd=delta_milli)
+    assert scene.calls() == calls + 1
+    truth = scene.stored()
+    others = {name: cell for name, cell in seen.cells.items() if name != "tpd"}
+    assert after == truth._replace(cells={**truth.cells, **others}, acquires=seen.acquires)
+
+
+def test_an_adjustment_of_a_bucket_that_was_refilled_says_so(scene: Scene) -> None:
+    scene.adjust(rph=3_000, tpd=5_000)
+    seen = scene.stored()
+    scene.refill(parent_id="org-1")
+    after = scene.adjust(seen, tpd=300)
+    truth = scene.stored()
+    assert after.is_partial
+    assert after.refilled_at_ms == truth.refilled_at_ms
+    assert after.cells["tpd"].tokens_milli == truth.cells["tpd"].tokens_milli
+    assert scene.adjust(after, tpd=300) == scene.stored()
+
+
+def test_an_adjustment_of_a_bucket_with_other_limits_finds_them(scene: Scene) -> None:
+    seen = scene.stored()
+    scene.refill(limits=LimitSet.of([Limit.per_day("tpd", 2_000)]))
+    after = scene.adjust(seen, tpd=300)
+    assert after == scene.stored()
+    assert after.fingerprint != seen.fingerprint
+
+
+def test_an_adjustment_reaches_a_limit_that_the_image_does_not_know(scene: Scene) -> None:
+    before = scene.stored()
+    only = {name: cell for name, cell in before.cells.items() if name != "tpd"}
+    after = scene.adjust(before._replace(cells=only), tpd=300)
+    assert after == scene.stored()
+    assert after.cells["tpd"].tokens_milli == before.cells["tpd"].tokens_milli - 300
 
 
 @pytest.mark.parametrize("lacking", ["l2", "b_rph_rm"])

@@ -118,7 +118,8 @@ class Adjust(NamedTuple):
     """Charge (positive) or give back (negative) at an existing bucket.
 
     `seen` is the last image the caller knows. It changes nothing here; it tells a store that
-    has to ask for the ceiling beforehand where it was.
+    has to ask for the ceiling beforehand where it was, and a store may answer with what has
+    changed since: what it knows of other limits is as old as the image then.
     """
 
     operation: str
@@ -305,17 +306,22 @@ def _moved(write: Refill, bucket: Bucket) -> Bucket:
                 tokens_milli=now.tokens_milli + planned.tokens_milli - seen.tokens_milli,
                 consumed_milli=now.consumed_milli + planned.consumed_milli - seen.consumed_milli,
             )
+    # Where it means to change nothing, what others have changed meanwhile stays.
     return bucket._replace(
         cells=cells,
         refilled_at_ms=after.refilled_at_ms,
         fingerprint=after.fingerprint,
         acquires=bucket.acquires + after.acquires - before.acquires,
-        expires_at_s=after.expires_at_s,
         shard_count=after.shard_count,
-        parent_id=after.parent_id,
-        cascade=after.cascade,
         dormant=after.dormant,
+        **{field: getattr(after, field) for field in _changed(before, after)},
     )
+
+
+def _changed(before: Bucket, after: Bucket) -> list[str]:
+    """What is said otherwise of lifetime and owner."""
+    fields = ("expires_at_s", "parent_id", "cascade")
+    return [field for field in fields if getattr(before, field) != getattr(after, field)]
 
 
 def _is_full_by_then(write: Fill, bucket: Bucket) -> bool:

@@ -21,7 +21,6 @@ from typing import Any
 
 from ...core.composite import REMEMBERED_OPERATIONS, Bucket, BucketAddress, Cell
 from ...core.exceptions import StoredDataError
-from ...core.naming import WCU
 from ...core.shards import MAX_SHARDS
 from . import schema
 from .wire.values import Item, to_item
@@ -93,31 +92,32 @@ def decode_bucket(address: BucketAddress, item: Item) -> Bucket:
 
 
 def decode_changes(address: BucketAddress, seen: Bucket, item: Item) -> Bucket | None:
-    """The bucket that was seen, after a taking from all its limits, from what came back as
-    changed (`takings`). None when that is not all: not every server says what did not change."""
+    """The bucket that was seen, with what came back as changed. None when it is another since,
+    or the server does not say what stayed the same: not all do."""
+    if "rf" not in item or ("cv" in item and item["cv"].get("S") != seen.fingerprint):
+        return None
     try:
         return _change(seen, item)
-    except KeyError:
-        return None
-    except (TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise _damaged(address, item, error) from error
 
 
 def _change(seen: Bucket, item: Item) -> Bucket:
-    refilled_at_ms = int(item["rf"]["N"])
-    cells = {}
+    cells = dict(seen.cells)
     for name, (_, capacity, amount, period, _, remainder) in seen.cells.items():
         tk, _, _, _, tc, rm = _attributes(name)
-        if name != WCU:
-            remainder = int(item[rm]["N"])
-        tokens, consumed = int(item[tk]["N"]), int(item[tc]["N"])
-        cells[name] = Cell(tokens, capacity, amount, period, consumed, remainder)
+        if tk in item:
+            if rm in item:
+                remainder = int(item[rm]["N"])
+            tokens, consumed = int(item[tk]["N"]), int(item[tc]["N"])
+            cells[name] = Cell(tokens, capacity, amount, period, consumed, remainder)
+    refilled_at_ms = int(item["rf"]["N"])
     return Bucket(
         cells,
         refilled_at_ms,
         seen.fingerprint,
         _recent(item),
-        int(item["ac"]["N"]),
+        int(item["ac"]["N"]) if "ac" in item else seen.acquires,
         seen.expires_at_s,
         seen.shard,
         seen.shard_count,

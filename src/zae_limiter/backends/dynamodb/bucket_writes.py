@@ -26,9 +26,11 @@ from .bucket_fields import (
     forget_oldest,
     limit_fields,
     not_done_yet,
+    shift,
 )
-from .clauses import Clause, Clauses, Update, Value
-from .takings import taking
+from .clauses import Clause, Update, Value
+from .expressions import Expression
+from .takings import concerns_all, taking
 
 Change = Refill | Fill | Drain | Borrow | Speculate | Adjust
 Pair = tuple[str, str]
@@ -55,22 +57,41 @@ def change(table_name: str, address: BucketAddress, write: Change, *more: Pair) 
     """The parameters of an `UpdateItem`, and `more`. An item that does not fit comes back."""
     fixed = (("TableName", table_name), _ALL_OLD, *more)
     key = bucket_key_text(address)
+    asks = UPDATED_NEW in more
     if isinstance(write, Drain | Speculate):
-        return taking(fixed, key, write, asks=UPDATED_NEW in more)
-    return Update.of(fixed, key, _clauses(write))
+        return taking(fixed, key, write, asks=asks)
+    first: tuple[Clause, Value] = (_ask, None) if asks else (forget_oldest, "")
+    return Update.of(fixed, key, [first, (not_done_yet, write.operation), *_clauses(write)])
 
 
-def _clauses(write: Refill | Fill | Borrow | Adjust) -> Clauses:
-    remembering: Clauses = [(forget_oldest, ""), (not_done_yet, write.operation)]
+def known_before(write: Change) -> Bucket | None:
+    """The image from which, together with what changes, the item is known afterwards: all of it
+    after a taking, and after an adjustment as well as the image knew it."""
+    if not isinstance(write, Drain | Adjust) or write.seen is None:
+        return None
+    seen = write.seen
+    if seen.is_partial or seen.dormant or not seen.fingerprint:
+        return None
+    return None if isinstance(write, Drain) and not concerns_all(write, seen) else seen
+
+
+def _ask(e: Expression, value: str) -> None:
+    """For what says whether the image still holds."""
+    shift(e, value)
+    REFILLED_AT.keep(e, value)
+    LIMITS.keep(e, value)
+
+
+def _clauses(write: Refill | Fill | Borrow | Adjust) -> Terms:
     match write:
         case Refill():
-            return [*remembering, *_refill(write)]
+            return _refill(write)
         case Fill():
-            return [*remembering, *_fill(write)]
+            return _fill(write)
         case Borrow():
-            return [*remembering, *_borrow(write)]
+            return _borrow(write)
         case Adjust():
-            return [*remembering, *_adjust(write)]
+            return _adjust(write)
         case _:
             assert_never(write)
 

@@ -11,11 +11,10 @@ from ...core.writes import ABSENT, Adjust, Create, Granted, Outcome, Refused, Wr
 from ..damage import leave_out
 from . import schema
 from .bucket_codec import address_of, bucket_key, decode_bucket, decode_changes
-from .bucket_writes import ALL_NEW, UPDATED_NEW, Change, change, creation, known_part
+from .bucket_writes import ALL_NEW, UPDATED_NEW, Change, change, creation, known_before, known_part
 from .fields import record_name
 from .pages import Query, read_pages
 from .table import Table
-from .takings import known_before
 from .wire.errors import ConditionFailed, Reason, RequestInvalid, TransactionCanceled
 from .wire.values import Item
 
@@ -73,12 +72,13 @@ class DynamoBuckets:
     async def _adjust(self, address: BucketAddress, write: Adjust) -> Outcome:
         """Charging is one call. Giving back stops at the ceiling, which has to be known."""
         seen = write.seen
-        if seen is None:
+        if seen is None or not write.deltas_milli.keys() <= seen.cells.keys():
             seen = (await self.read([address])).get(address)
         for _ in range(_MAX_ATTEMPTS):
             if seen is None:
                 return ABSENT
-            outcome = await self._change(address, known_part(write, seen), None)
+            part = known_part(write, seen)
+            outcome = await self._change(address, part, known_before(part))
             if not isinstance(outcome, Refused):
                 return outcome
             seen = outcome.bucket

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from ...core.composite import Bucket
 from ...core.naming import WCU
-from ...core.writes import Drain, Speculate, Write
+from ...core.writes import Drain, Speculate
 from .bucket_fields import (
     ACQUIRES,
     LIMITS,
@@ -91,11 +91,7 @@ def _values(write: Drain | Speculate, *, asks: bool) -> list[Value]:
     return values
 
 
-def known_before(write: Write) -> Bucket | None:
-    """The image from which, together with what changes, all of the item is known afterwards."""
-    if not isinstance(write, Drain) or write.seen is None:
-        return None
-    seen, takes_milli = write.seen, write.takes_milli
-    if seen.is_partial or seen.dormant or seen.cells.keys() != takes_milli.keys():
-        return None
-    return seen if all(takes_milli.values()) else None
+def concerns_all(write: Drain, seen: Bucket) -> bool:
+    """Whether it takes from all limits of the bucket."""
+    takes_milli = write.takes_milli
+    return seen.cells.keys() == takes_milli.keys() and all(takes_milli.values())

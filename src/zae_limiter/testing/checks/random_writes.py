@@ -83,7 +83,8 @@ class _Walk:
             for name in self._random.sample(names, self._random.randint(0, 3))
         }
         acquires = self._random.choice((0, 0, -1))
-        return Adjust(self._trial.io.operation_id(), self._now_ms, deltas_milli, acquires)
+        seen = self._random.choice((None, self._model.get(address)))
+        return Adjust(self._trial.io.operation_id(), self._now_ms, deltas_milli, acquires, seen)
 
     def _plan(self, address: BucketAddress) -> Write:
         intent, operation = self._intent(), self._trial.io.operation_id()
