@@ -32,13 +32,16 @@ _UNREADABLE = (
 )
 
 
+Rates = tuple[tuple[str, int, int, int], ...]
+
+
 class Shape(NamedTuple):
     """What buckets with the same limits and the same parent have in common: most of a bucket.
 
     `rates`: capacity, refill amount and refill period of each limit.
     """
 
-    rates: tuple[tuple[str, int, int, int], ...]
+    rates: Rates
     fingerprint: str
     shard: int
     shard_count: int
@@ -72,7 +75,9 @@ def read_row(table: str, key: tuple[object, ...], decode: Callable[[Row], T], ro
     try:
         return decode(row)
     except _UNREADABLE as error:
-        raise StoredDataError(f"{table}{key!r}", f"{type(error).__name__}: {error}") from error
+        raise StoredDataError(
+            f"{table}{tuple(key)!r}", f"{type(error).__name__}: {error}"
+        ) from error
 
 
 def encode_item(item: Item) -> ItemRow:
@@ -95,7 +100,7 @@ def encode_bucket(bucket: Bucket) -> tuple[str, str]:
 def shape_of(bucket: Bucket) -> Shape:
     """What the bucket has in common with others."""
     return Shape(
-        tuple([(name, *cell[1:4]) for name, cell in bucket.cells.items()]),
+        tuple([(name, cell[1], cell[2], cell[3]) for name, cell in bucket.cells.items()]),
         bucket.fingerprint,
         bucket.shard,
         bucket.shard_count,
@@ -123,42 +128,46 @@ def look_at_s(bucket: Bucket, known_s: int | None = None) -> int | None:
 
 def decode_item(address: BucketAddress, row: Row) -> Item:
     """From the columns `ITEM_COLUMNS`."""
-    return read_row("buckets", tuple(address), _item, row)
+    return read_row("buckets", address, _item, row)
 
 
 def _item(row: Row) -> Item:
     state, recent, shape_text, hour_ms, counted, look_at_s = row
-    shape = _decode_shape(_text(shape_text))
-    refilled_at_ms, acquires, *amounts = map(int, _text(state).split(" "))
+    # Every acquire passes here, so this is no call for each.
+    if not (type(state) is type(recent) is type(shape_text) is type(counted) is str):
+        raise TypeError(f"{row!r} is not all text")
+    shape = _decode_shape(shape_text)
+    rates, fingerprint, shard, shard_count, parent_id, cascade, dormant = shape
+    refilled_at_ms, acquires, *amounts = map(int, state.split(" "))
     # Three for each limit. One more is the end of its life.
     expires_at_s = amounts.pop() if len(amounts) % 3 else None
     bucket = Bucket(
-        _cells(shape, amounts),
+        _cells(rates, amounts),
         refilled_at_ms,
-        shape.fingerprint,
-        tuple(_text(recent).split()),
+        fingerprint,
+        tuple(recent.split()),
         acquires,
         expires_at_s,
-        *shape[2:],
+        shard,
+        shard_count,
+        parent_id,
+        cascade,
+        dormant,
     )
-    return Item(bucket, shape, _integer(hour_ms), _text(counted), _maybe_integer(look_at_s))
+    return Item(bucket, shape, _integer(hour_ms), counted, _maybe_integer(look_at_s))
 
 
-def _cells(shape: Shape, amounts: list[int]) -> dict[str, Cell]:
-    if len(amounts) != 3 * len(shape.rates):
-        raise ValueError(f"{len(shape.rates)} limits hold {amounts}")
+def _cells(rates: Rates, amounts: list[int]) -> dict[str, Cell]:
+    if len(amounts) != 3 * len(rates):
+        raise ValueError(f"{len(rates)} limits hold {amounts}")
     amount = iter(amounts)
-    return {
-        name: Cell(tokens_milli, capacity_milli, amount_milli, period_ms, consumed_milli, remainder)
-        for (
-            name,
-            capacity_milli,
-            amount_milli,
-            period_ms,
-        ), tokens_milli, consumed_milli, remainder in zip(
-            shape.rates, amount, amount, amount, strict=True
+    cells = {}
+    for name, capacity_milli, refill_milli, period_ms in rates:
+        tokens_milli, consumed_milli, remainder = next(amount), next(amount), next(amount)
+        cells[name] = Cell(
+            tokens_milli, capacity_milli, refill_milli, period_ms, consumed_milli, remainder
         )
-    }
+    return cells
 
 
 def encode_counters(bucket: Bucket) -> str:
@@ -170,7 +179,7 @@ def encode_counters(bucket: Bucket) -> str:
 def decode_usage(address: BucketAddress, item: Item) -> UsageCounts:
     """What an item has used in the hour it is in: what its counters have come to since that
     began. To count apart would be more to write with every acquire."""
-    before = read_row("buckets", tuple(address), _counts, (item.counted,))
+    before = read_row("buckets", address, _counts, (item.counted,))
     counters_milli = before.consumed_milli
     used_milli = {
         name: cell.consumed_milli - counters_milli.get(name, 0)

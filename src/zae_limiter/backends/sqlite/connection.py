@@ -61,7 +61,9 @@ class Connection:
     async def read(self, work: Work[T]) -> T:
         """Run `work` on one snapshot of the data."""
         deadline = self._deadline()
-        return await self._io.offload(lambda: self._run("BEGIN", work, deadline))
+        return await self._io.offload(
+            lambda: self._attempt(lambda db: _transaction(db, "BEGIN", work), deadline)
+        )
 
     async def select(self, statement: str, values: Sequence[object]) -> list[Any]:
         """All rows of one statement, which is a snapshot by itself."""
@@ -76,7 +78,9 @@ class Connection:
         It may be run again when the file was locked, so it has no other effects.
         """
         deadline = self._deadline()
-        return await self._io.offload(lambda: self._run("BEGIN IMMEDIATE", work, deadline))
+        return await self._io.offload(
+            lambda: self._attempt(lambda db: _transaction(db, "BEGIN IMMEDIATE", work), deadline)
+        )
 
     async def close(self) -> None:
         """Let go of the file."""
@@ -94,9 +98,6 @@ class Connection:
                 self._connect(session, deadline, create=create)
         except sqlite3.Error as error:
             raise translate(self._path, error) from error
-
-    def _run(self, begin: str, work: Work[T], deadline: float) -> T:
-        return self._attempt(lambda db: _transaction(db, begin, work), deadline)
 
     def _attempt(self, work: Work[T], deadline: float) -> T:
         """Run `work`, which leaves nothing behind when it fails."""
