@@ -132,6 +132,7 @@ class LimitSet:
     limits: tuple[Limit, ...]
     fingerprint: str
     by_name: dict[str, Limit] = field(compare=False)
+    names: frozenset[str] = field(compare=False)
     seconds_to_fill: float = field(compare=False)
 
     @classmethod
@@ -150,6 +151,7 @@ def _limit_set(limits: tuple[Limit, ...]) -> LimitSet:
         limits,
         hashlib.blake2s(text.encode(), digest_size=6).hexdigest(),
         {limit.name: limit for limit in limits},
+        frozenset(limit.name for limit in limits),
         max((limit.seconds_to_fill for limit in limits), default=0.0),
     )
 

@@ -20,6 +20,8 @@ class Bounded(Generic[K, V]):
         self._entries: OrderedDict[K, V] = OrderedDict()
         self._lock = new_lock()
         self.get = self._entries.get
+        # Empty when nothing is there, and sooner said than the length.
+        self.keys = self._entries.keys()
 
     def __len__(self) -> int:
         return len(self._entries)

@@ -61,7 +61,7 @@ class Charge:
         """What the ledger will say of a charge. An item's own writes are nobody's debt."""
         charged_milli = dict(takes_milli)
         charged_milli.pop(WCU, None)
-        return Entry(address, frozenset(self.intent.limits.by_name), charged_milli, acquires)
+        return Entry(address, self.intent.limits.names, charged_milli, acquires)
 
     def give_up(self, error: StorageUnavailable) -> None:
         """A write failed. What could be found out about it has been (`send`), unless the store

@@ -115,6 +115,11 @@ class Lanes:
     def leave(self, address: BucketAddress, who: object) -> None:
         """Give the lane, or the place in its line, up: the first in line who can be woken flies
         next, or the lane is free. Leaving again, or where one never was, does no harm."""
+        with self._lock:
+            # Mostly nobody waits.
+            if address not in self._lines and self._owners.get(address) is who:
+                del self._owners[address]
+                return
         while True:
             pilot = self._hand_over(address, who)
             if not isinstance(pilot, Rider) or pilot.is_called:

@@ -46,7 +46,7 @@ class Refusals:
     @property
     def is_empty(self) -> bool:
         """True when nothing is remembered."""
-        return not len(self._short)
+        return not self._short.keys
 
     def recall(self, charge: Charge, now_ms: int) -> Shortage | None:
         """The refusal that the store would answer with, if that is known."""
@@ -74,7 +74,7 @@ class Refusals:
 
     def forget(self, address: BucketAddress) -> None:
         """The bucket is no longer as it was."""
-        if len(self._short):
+        if self._short.keys:
             self._short.discard(address.home)
 
     def correct(self, address: BucketAddress) -> None:

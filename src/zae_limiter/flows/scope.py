@@ -74,7 +74,7 @@ class Scope:
             return
         bucket = outcome.bucket
         self.images.put(address, bucket)
-        if bucket.shard_count > self.shard_count(address):
+        if 1 < bucket.shard_count > self.shard_count(address):
             self.shard_counts.put(address.home, bucket.shard_count)
 
     def shard_count(self, address: BucketAddress) -> int:
