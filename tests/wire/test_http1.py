@@ -10,7 +10,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from zae_limiter.backends.dynamodb.wire.http1 import Incoming, Malformed, request_bytes
+from zae_limiter.backends.dynamodb.wire.http1 import (
+    Incoming,
+    Malformed,
+    request_bytes,
+    request_head,
+)
 from zae_limiter.backends.dynamodb.wire.protocol import Answer
 
 _NAMES = st.text("abcXYZ019-_", min_size=1, max_size=10).filter(
@@ -273,7 +278,7 @@ def test_a_header_that_comes_twice_is_one_list() -> None:
 
 @given(_HEADERS, _BODIES)
 def test_a_request_arrives_as_it_was_meant(headers: dict[str, str], body: bytes) -> None:
-    data = request_bytes("/a%20b", headers, body)
+    data = request_bytes(request_head("/a%20b", headers), body)
     head, _, rest = data.partition(b"\r\n\r\n")
     start, *lines = head.decode().split("\r\n")
     assert start == "POST /a%20b HTTP/1.1"
@@ -285,4 +290,4 @@ def test_a_request_arrives_as_it_was_meant(headers: dict[str, str], body: bytes)
 def test_a_header_cannot_break_out_of_its_line(value: str) -> None:
     for headers in ({"token": value}, {value: "token"}):
         with pytest.raises(Malformed, match="line break"):
-            request_bytes("/", headers, b"")
+            request_head("/", headers)

@@ -15,6 +15,7 @@ from zae_limiter.backends.dynamodb.wire.edge import Edge
 from zae_limiter.backends.dynamodb.wire.endpoint import parse_endpoint
 from zae_limiter.backends.dynamodb.wire.errors import Refusal
 from zae_limiter.backends.dynamodb.wire.protocol import read, request_headers
+from zae_limiter.backends.dynamodb.wire.request import Letterhead, Request
 from zae_limiter.backends.dynamodb.wire.server_clock import ServerClock
 from zae_limiter.backends.dynamodb.wire.signer import Credentials, sign
 from zae_limiter.backends.dynamodb.wire.transport import SignedTransport
@@ -54,7 +55,7 @@ def _judged(
     edge = make_edge(parse_endpoint(server.url), blocking=driver.blocking)
 
     async def ask() -> Refusal | None:
-        found = read("ListTables", await edge.send(headers, body))
+        found = read("ListTables", await edge.send(Request(Letterhead("/", headers), "", body)))
         await edge.close()
         return found if isinstance(found, Refusal) else None
 

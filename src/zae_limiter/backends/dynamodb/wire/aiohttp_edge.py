@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from functools import partial
 
 import aiohttp
@@ -15,6 +14,7 @@ from .endpoint import Endpoint
 from .errors import Row, hopeless, lost, raise_ours, unsent
 from .per_loop import PerLoop
 from .protocol import Answer
+from .request import Request
 
 _ERRORS: tuple[Row, ...] = (
     (aiohttp.ClientConnectorCertificateError, hopeless),
@@ -39,14 +39,18 @@ class AiohttpEdge:
         self._url = URL(endpoint.origin + endpoint.path, encoded=True)
         self._sessions = PerLoop(partial(_new_session, endpoint, limits or Limits()))
 
-    async def send(self, headers: Mapping[str, str], body: bytes) -> Answer:
-        return await hold(asyncio.ensure_future(self._send(headers, body)))
+    async def send(self, request: Request) -> Answer:
+        return await hold(asyncio.ensure_future(self._send(request)))
 
-    async def _send(self, headers: Mapping[str, str], body: bytes) -> Answer:
+    async def _send(self, request: Request) -> Answer:
         session = await self._sessions.get()
         try:
             async with session.post(
-                self._url, data=body, headers=headers, allow_redirects=False, proxy=self._proxy
+                self._url,
+                data=request.body,
+                headers=request.headers(),
+                allow_redirects=False,
+                proxy=self._proxy,
             ) as response:
                 return Answer(response.status, response.headers, await response.read())
         except Exception as error:

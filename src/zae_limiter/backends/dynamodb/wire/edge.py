@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from .protocol import Answer
+from .request import Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Edge(Protocol):
     under way is not abandoned: a cancellation is held back until its outcome is known.
     """
 
-    async def send(self, headers: Mapping[str, str], body: bytes) -> Answer:
+    async def send(self, request: Request) -> Answer:
         """POST, once."""
 
     async def close(self) -> None:

@@ -30,13 +30,18 @@ class Head(NamedTuple):
     keeps_open: bool
 
 
-def request_bytes(path: str, headers: Mapping[str, str], body: bytes) -> bytes:
-    """A POST, as it is sent. A header that breaks out of its line is `Malformed`."""
+def request_head(path: str, headers: Mapping[str, str]) -> bytes:
+    """The head of a POST up to the end of its last header: more of that may follow. A header that
+    breaks out of its line is `Malformed`."""
     lines = [f"{name}: {value}" for name, value in headers.items()]
     if _has_break(lines):
         raise Malformed("a header of the request holds a line break: check the credentials")
-    end = f"content-length: {len(body)}\r\n\r\n"
-    return "\r\n".join([f"POST {path} HTTP/1.1", *lines, end]).encode() + body
+    return "\r\n".join([f"POST {path} HTTP/1.1", *lines]).encode()
+
+
+def request_bytes(head: bytes, body: bytes) -> bytes:
+    """A POST, as it is sent."""
+    return b"%b\r\ncontent-length: %d\r\n\r\n%b" % (head, len(body), body)
 
 
 def _has_break(lines: Sequence[str]) -> bool:

@@ -34,15 +34,11 @@ def sign(
     at_s: float,
 ) -> dict[str, str]:
     """The headers to send: those given (in lower case), and those that prove who sends them."""
-    stamp = _stamp(credentials, region, host, path, tuple(headers.items()), int(at_s))
-    request, inner, outer = stamp.request.copy(), stamp.inner.copy(), stamp.outer.copy()
-    request.update(sha256(body).hexdigest().encode())
-    inner.update(request.hexdigest().encode())
-    outer.update(inner.digest())
-    return {**stamp.sent, "authorization": stamp.proof + outer.hexdigest()}
+    stamp = make_stamp(credentials, region, host, path, headers, int(at_s))
+    return {**stamp.sent, "authorization": stamp.proof + stamp.signature(body)}
 
 
-class _Stamp(NamedTuple):
+class Stamp(NamedTuple):
     """What requests to one operation have in common for a second: the headers that are sent with
     each, the proof up to the signature, and digests of all that comes before what differs. The
     last two are those that an HMAC consists of."""
@@ -53,18 +49,31 @@ class _Stamp(NamedTuple):
     inner: _Hash
     outer: _Hash
 
+    def signature(self, body: bytes) -> str:
+        """What the proof of such a request ends with."""
+        request, inner, outer = self.request.copy(), self.inner.copy(), self.outer.copy()
+        request.update(sha256(body).hexdigest().encode())
+        inner.update(request.hexdigest().encode())
+        outer.update(inner.digest())
+        return outer.hexdigest()
 
-@lru_cache(maxsize=64)
-def _stamp(
-    credentials: Credentials, region: str, host: str, path: str, headers: _Headers, second: int
-) -> _Stamp:
+
+def make_stamp(
+    credentials: Credentials,
+    region: str,
+    host: str,
+    path: str,
+    headers: Mapping[str, str],
+    second: int,
+) -> Stamp:
+    """For requests with these headers (in lower case)."""
     moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(second))
     day = moment[:8]
     scope = f"{day}/{region}/dynamodb/aws4_request"
-    frame = _frame(path, host, credentials.token, headers)
+    frame = _frame(path, host, credentials.token, tuple(headers.items()))
     text = f"AWS4-HMAC-SHA256\n{moment}\n{scope}\n"
     key = _signing_key(credentials.secret_key, day, region).ljust(sha256().block_size, b"\0")
-    return _Stamp(
+    return Stamp(
         {**frame.sent, "x-amz-date": moment},
         f"AWS4-HMAC-SHA256 Credential={credentials.access_key}/{scope},"
         f" SignedHeaders={frame.names}, Signature=",

@@ -12,13 +12,13 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Mapping
 
 from .edge import Limits
 from .endpoint import Endpoint
 from .errors import raise_ours, unsent
-from .http1 import Incoming, request_bytes
+from .http1 import Incoming
 from .protocol import Answer
+from .request import Request
 from .sockets import AFTER_SENDING, BEFORE_SENDING, is_fresh, listener, tune
 
 _READ_BYTES = 64 * 1024
@@ -33,15 +33,15 @@ class SocketEdge:
         self._pool = _Pool(endpoint, self._limits)
         self._pid = os.getpid()
 
-    async def send(self, headers: Mapping[str, str], body: bytes) -> Answer:
+    async def send(self, request: Request) -> Answer:
         pool = self._current_pool()
         try:
-            request = request_bytes(self._endpoint.path, headers, body)
+            data = request.to_bytes()
             connection = pool.borrow()
         except Exception as error:
             raise_ours(error, BEFORE_SENDING, self._endpoint.host)
         try:
-            return connection.exchange(request)
+            return connection.exchange(data)
         except Exception as error:
             raise_ours(error, AFTER_SENDING, self._endpoint.host)
         finally:

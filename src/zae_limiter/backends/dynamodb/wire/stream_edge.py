@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Mapping
 from functools import partial
 from types import TracebackType
 from typing import Any, cast
@@ -19,9 +18,10 @@ from ....runtime.asyncio_driver import hold
 from .edge import Limits
 from .endpoint import Endpoint
 from .errors import raise_ours, unsent
-from .http1 import Incoming, Malformed, request_bytes
+from .http1 import Incoming, Malformed
 from .per_loop import PerLoop
 from .protocol import Answer
+from .request import Request
 from .sockets import AFTER_SENDING, BEFORE_SENDING, is_fresh, listener, tune
 
 _NEXT_ADDRESS_AFTER_S = 0.25
@@ -35,15 +35,15 @@ class StreamEdge:
         self._endpoint = endpoint
         self._pools = PerLoop(partial(_Pool, endpoint, limits or Limits()))
 
-    async def send(self, headers: Mapping[str, str], body: bytes) -> Answer:
+    async def send(self, request: Request) -> Answer:
         pool = self._pools.ready() or await self._pools.get()
         try:
-            request = request_bytes(self._endpoint.path, headers, body)
+            data = request.to_bytes()
             connection = pool.kept() or await pool.borrow()
         except Exception as error:
             raise_ours(error, BEFORE_SENDING, self._endpoint.host)
         try:
-            return await connection.exchange(request)
+            return await connection.exchange(data)
         except Exception as error:
             raise_ours(error, AFTER_SENDING, self._endpoint.host)
         finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ...._version import __version__
 from ....ports.io import Io
@@ -14,11 +14,29 @@ from .edge import Edge
 from .endpoint import Endpoint
 from .errors import NOT_BELIEVED, Refusal, exception_of
 from .protocol import read, request_body, request_headers
+from .request import Letterhead, Request
 from .server_clock import ServerClock
-from .signer import sign
+from .signer import Stamp, make_stamp
 
 # Compressed answers would cost more time than they save, and the checksum is of what is sent.
 _UNSIGNED = {"accept-encoding": "identity", "user-agent": f"zae-limiter/{__version__}"}
+
+
+class _Kept(NamedTuple):
+    """What requests for an operation have in common, as long as second and grant are these."""
+
+    second: int
+    grant: Grant
+    stamp: Stamp
+    letterhead: Letterhead
+
+
+def _keep(grant: Grant, operation: str, second: int) -> _Kept:
+    region, endpoint, credentials = grant
+    own = request_headers(operation)
+    stamp = make_stamp(credentials, region, endpoint.host, endpoint.path, own, second)
+    headers = {**stamp.sent, **_UNSIGNED, "authorization": stamp.proof}
+    return _Kept(second, grant, stamp, Letterhead(endpoint.path, headers))
 
 
 class Transport(Protocol):
@@ -50,6 +68,7 @@ class SignedTransport:
         self._now_s = now_s
         self._lock = threading.Lock()
         self._edge: Edge | None = None
+        self._kept: dict[str, _Kept] = {}
 
     async def exchange(self, operation: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
         body = request_body(parameters)
@@ -77,17 +96,16 @@ class SignedTransport:
             grant = await self._io.offload(self._access.obtain)
         edge = self._edge or self._open(grant.endpoint)
         sent_s = self._now_s()
-        answer = await edge.send(self._headers(grant, operation, body, sent_s), body)
+        answer = await edge.send(self._signed(grant, operation, body, sent_s))
         self._clock.observe(answer.headers.get("date"), sent_s, self._now_s())
         return read(operation, answer)
 
-    def _headers(self, grant: Grant, operation: str, body: bytes, now_s: float) -> dict[str, str]:
-        region, endpoint, credentials = grant
-        at_s = now_s + self._clock.offset_s
-        own = request_headers(operation)
-        headers = sign(credentials, region, endpoint.host, endpoint.path, own, body, at_s)
-        headers |= _UNSIGNED
-        return headers
+    def _signed(self, grant: Grant, operation: str, body: bytes, now_s: float) -> Request:
+        second = int(now_s + self._clock.offset_s)
+        kept = self._kept.get(operation)
+        if kept is None or kept.second != second or kept.grant is not grant:
+            kept = self._kept[operation] = _keep(grant, operation, second)
+        return Request(kept.letterhead, kept.stamp.signature(body), body)
 
     def _open(self, endpoint: Endpoint) -> Edge:
         with self._lock:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import socket
 import ssl
-from collections.abc import Mapping
 from typing import Any
 
 import urllib3
@@ -20,6 +19,7 @@ from .edge import Limits
 from .endpoint import Endpoint
 from .errors import Row, hopeless, lost, raise_ours, unsent
 from .protocol import Answer
+from .request import Request
 
 # Gateways forget idle connections after some minutes, without a word to either end.
 _PROBE_AFTER_IDLE_S = 60
@@ -53,13 +53,13 @@ class Urllib3Edge:
         self._pool = self._new_pool()
         self._pid = os.getpid()
 
-    async def send(self, headers: Mapping[str, str], body: bytes) -> Answer:
+    async def send(self, request: Request) -> Answer:
         try:
             response = self._current_pool().urlopen(
                 "POST",
                 self._target,
-                body,
-                headers,
+                request.body,
+                request.headers(),
                 retries=False,
                 redirect=False,
                 assert_same_host=False,

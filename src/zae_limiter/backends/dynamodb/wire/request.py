@@ -1,0 +1,41 @@
+"""A request on its way to the service."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import NamedTuple
+
+from .http1 import request_bytes, request_head
+
+
+class Letterhead:
+    """What many requests have in common: a path, and headers, the last of which may go on."""
+
+    def __init__(self, path: str, headers: Mapping[str, str]) -> None:
+        self.path = path
+        self.headers = headers
+
+    @cached_property
+    def text(self) -> bytes:
+        """The head of a POST, as far as it is the same for all. Raises `Malformed`."""
+        return request_head(self.path, self.headers)
+
+
+class Request(NamedTuple):
+    """A POST. `signature` is how its last header goes on."""
+
+    letterhead: Letterhead
+    signature: str
+    body: bytes
+
+    def headers(self) -> dict[str, str]:
+        """All headers, as a library wants them."""
+        headers = dict(self.letterhead.headers)
+        name, value = headers.popitem()
+        headers[name] = value + self.signature
+        return headers
+
+    def to_bytes(self) -> bytes:
+        """All of it, as it is sent. Raises `Malformed`."""
+        return request_bytes(self.letterhead.text + self.signature.encode(), self.body)
