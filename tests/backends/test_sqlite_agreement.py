@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from zae_limiter.backends.memory import MemoryStore
@@ -64,6 +64,18 @@ STEPS = st.builds(
     amount=st.integers(-5, 12),
     ttl_seconds=st.sampled_from([None, 10**8, 10**9, 10**24]),
 )
+
+
+def acquire(after_ms: int, limits: LimitSet, amount: int) -> Step:
+    return Step("acquire", KEYS[0], T0_MS + after_ms, limits, amount, None)
+
+
+# The first limit is full again and forgotten when the second comes, and then comes back.
+GONE_AND_BACK = [
+    acquire(0, LIMIT_SETS[0], 1),
+    acquire(6_000, LIMIT_SETS[2], 1),
+    acquire(6_000, LIMIT_SETS[0], 0),
+]
 
 
 def write_for(step: Step, bucket: Bucket | None, operation: str) -> Write:
@@ -166,6 +178,7 @@ def test_writes_buckets_and_usage_are_the_same_as_in_memory(tmp_path: Path) -> N
 
         @settings(max_examples=60, deadline=None)
         @given(st.lists(STEPS, max_size=25))
+        @example(GONE_AND_BACK)
         def agree(steps: list[Step]) -> None:
             # A namespace of its own for each example spares making a file for each.
             namespace_id = f"ns-{next(namespaces)}"

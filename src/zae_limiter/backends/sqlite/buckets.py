@@ -134,9 +134,9 @@ def _count(
         return item.hour_ms, item.counted
     add_usage(db, address[:3], item.hour_ms, decode_usage(address, item))
     if hour_ms >= item.hour_ms:
-        return hour_ms, encode_counters(before)
+        return hour_ms, encode_counters(before, after)
     add_usage(db, address[:3], hour_ms, consumption(before, after))
-    return item.hour_ms, encode_counters(after)
+    return item.hour_ms, encode_counters(after, after)
 
 
 def _sweep(db: sqlite3.Connection, now_ms: int) -> None:

@@ -170,9 +170,11 @@ def _cells(rates: Rates, amounts: list[int]) -> dict[str, Cell]:
     return cells
 
 
-def encode_counters(bucket: Bucket) -> str:
-    """The column `usage_counted`, where this bucket's hour begins."""
-    counters_milli = {name: cell.consumed_milli for name, cell in bucket.cells.items()}
+def encode_counters(bucket: Bucket, after: Bucket) -> str:
+    """The column `usage_counted`, where an hour begins with this bucket. A limit that is gone
+    `after` that begins with nothing if it comes back."""
+    cells = bucket.cells
+    counters_milli = {name: cells[name].consumed_milli for name in cells if name in after.cells}
     return _encode((bucket.acquires, counters_milli))
 
 
