@@ -63,6 +63,7 @@ class _Pool:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._idle: deque[_Connection] = deque()
         self._is_closed = False
+        self._buffer = memoryview(bytearray(_BUFFER_BYTES))
 
     async def __aenter__(self) -> _Pool:
         return self
@@ -102,10 +103,26 @@ class _Pool:
         else:
             await self._wait_for_room()
         try:
-            return self._pop() or await _connect(self._endpoint, self._limits)
+            return self._pop() or await self._connect()
         except BaseException:
             self._leave()
             raise
+
+    async def _connect(self) -> _Connection:
+        loop, endpoint = asyncio.get_running_loop(), self._endpoint
+        host, port = endpoint.address
+        # Not every event loop can try the next address before the first has failed.
+        options: dict[str, Any] = (
+            {"happy_eyeballs_delay": _NEXT_ADDRESS_AFTER_S}
+            if isinstance(loop, asyncio.BaseEventLoop)
+            else {}
+        )
+        if endpoint.tls is not None:
+            options |= {"ssl": endpoint.tls, "server_hostname": host}
+        make = partial(_Connection, self._buffer, self._limits.read_timeout_s)
+        async with asyncio.timeout(self._limits.connect_timeout_s):
+            _, connection = await loop.create_connection(make, host, port, **options)
+        return connection
 
     async def _wait_for_room(self) -> None:
         turn = asyncio.get_running_loop().create_future()
@@ -145,13 +162,14 @@ class _Pool:
 class _Connection(asyncio.BufferedProtocol):
     """A transport for one request at a time. `ended` is done when nothing is left of it.
 
-    It brings its own buffer. asyncio's would be made anew for each answer, and be so large that
-    memory may have to be mapped for it each time, which takes longer than to receive.
+    What it receives goes through `buffer`, which all connections of a loop share: it is empty
+    again before another can receive. asyncio's would be made anew for each answer, and be so
+    large that memory may have to be mapped for it each time.
     """
 
-    def __init__(self, patience_s: float) -> None:
+    def __init__(self, buffer: memoryview, patience_s: float) -> None:
         self._loop = asyncio.get_running_loop()
-        self._buffer = memoryview(bytearray(_BUFFER_BYTES))
+        self._buffer = buffer
         self._patience_s = patience_s
         self._incoming = Incoming()
         self._answer: asyncio.Future[Answer] | None = None
@@ -262,21 +280,3 @@ class _Connection(asyncio.BufferedProtocol):
         known = error if isinstance(error, OSError) else None
         self._fail(known or ConnectionResetError("the connection was closed"))
         self.ended.set_result(None)
-
-
-async def _connect(endpoint: Endpoint, limits: Limits) -> _Connection:
-    loop = asyncio.get_running_loop()
-    host, port = endpoint.address
-    # Not every event loop can try the next address before the first has failed.
-    options: dict[str, Any] = (
-        {"happy_eyeballs_delay": _NEXT_ADDRESS_AFTER_S}
-        if isinstance(loop, asyncio.BaseEventLoop)
-        else {}
-    )
-    if endpoint.tls is not None:
-        options |= {"ssl": endpoint.tls, "server_hostname": host}
-    async with asyncio.timeout(limits.connect_timeout_s):
-        _, connection = await loop.create_connection(
-            partial(_Connection, limits.read_timeout_s), host, port, **options
-        )
-    return connection
