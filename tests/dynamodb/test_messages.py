@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.drivers import Driver, balance, connect_repository, limiter_on, open_repository, stranger
+from tests.drivers import Driver, balance, connect_repository, limiter_on, open_repository
 from tests.servers.chaos import ChaosProxy, service_error
 from tests.servers.processes import Server
 from tests.servers.tables import OwnTable
@@ -127,16 +127,9 @@ async def test_a_table_that_was_deleted_meanwhile_is_named(
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-async def repository(
-    facade: Driver, table: OwnTable, clock: ManualClock
-) -> AsyncIterator[Repository]:
+async def repository(facade: Driver, table: OwnTable) -> AsyncIterator[Repository]:
     """Two keys with buckets and limits of their own."""
-    opened = await open_repository(facade, url=table.url, clock=clock)
+    opened = await open_repository(facade, url=table.url, clock=ManualClock())
     for entity_id in ("bad", "good"):
         await opened.create_entity(entity_id)
         await opened.set_limits(entity_id, LIMITS, "gpt-4")
@@ -194,7 +187,7 @@ async def test_a_bucket_that_cannot_be_read_is_named_and_others_work(
 ) -> None:
     changes, attribute = BAD_BUCKETS[what]
     record = damage(table, BUCKET, **changes)
-    limiter = limiter_on(stranger(repository))
+    limiter = limiter_on(repository)
     uses: list[Use] = [
         lambda: repository.get_bucket("bad", "gpt-4", "rpm"),
         lambda: repository.get_buckets("bad", "gpt-4"),
@@ -206,27 +199,8 @@ async def test_a_bucket_that_cannot_be_read_is_named_and_others_work(
             await use()
         assert record in str(raised.value)
         assert attribute in str(raised.value)
-    await take(limiter_on(repository), "good")
+    await take(limiter, "good")
     assert await balance(repository, "good") == {"rpm": 98_000, "tpm": 998_000}
-
-
-UNTOUCHED = ("no capacity", "no period", "no refill")
-
-
-@pytest.mark.parametrize("what", UNTOUCHED)
-async def test_whoever_knows_a_bucket_takes_from_it_until_it_is_refilled(
-    repository: Repository, table: OwnTable, clock: ManualClock, what: str
-) -> None:
-    """What is damaged is not needed before."""
-    changes, attribute = BAD_BUCKETS[what]
-    limiter = limiter_on(repository)
-    damage(table, BUCKET, **changes)
-    await take(limiter, "bad")
-    (item,) = [item for item in table.items() if item["PK"]["S"].endswith(BUCKET[0])]
-    assert (item["b_rpm_tk"], item["b_tpm_tk"]) == ({"N": "98000"}, {"N": "998000"})
-    clock.advance(3600)
-    with pytest.raises(StoredDataError, match=attribute):
-        await take(limiter, "bad")
 
 
 @pytest.mark.parametrize("what", BAD_BUCKETS)

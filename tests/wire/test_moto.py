@@ -9,6 +9,7 @@ from moto import mock_aws
 from moto.server import ThreadedMotoServer
 
 from tests.servers.processes import free_port
+from zae_limiter import Limit, SyncRateLimiter, SyncRepository
 from zae_limiter.backends.dynamodb.wire.client import Client
 from zae_limiter.backends.dynamodb.wire.connect import open_client
 from zae_limiter.backends.dynamodb.wire.errors import ConditionFailed, ResourceMissing
@@ -16,6 +17,7 @@ from zae_limiter.backends.dynamodb.wire.values import from_item, to_attribute
 from zae_limiter.ports.io import Io
 from zae_limiter.runtime.asyncio_driver import AsyncioIo
 from zae_limiter.runtime.blocking import BlockingIo, run
+from zae_limiter.testing import ManualClock
 
 from .tables import create_table, key
 
@@ -64,3 +66,20 @@ async def test_calls_reach_a_moto_server(moto_url: str, monkeypatch: pytest.Monk
         io, blocking=False, region="us-east-1", endpoint_url=moto_url, transport="botocore"
     )
     await _use(client, io)
+
+
+@mock_aws
+def test_a_limiter_works_on_mock_aws() -> None:
+    repository = SyncRepository.open(
+        url="dynamodb://us-east-1/limits",
+        transport="botocore",
+        clock=ManualClock(),
+        create=True,
+    )
+    repository.set_system_defaults([Limit.per_hour("rph", 100)])
+    limiter = SyncRateLimiter(repository)
+    for _ in range(5):
+        with limiter.acquire("key-1", "gpt-4", {"rph": 10}) as lease:
+            lease.adjust(rph=-1)
+    assert limiter.available("key-1", "gpt-4") == {"rph": 55}
+    repository.close()

@@ -56,7 +56,6 @@ class Bucket(NamedTuple):
 
     `dormant`: the limits among `cells` that are not in force. They refill like the others, so
     that one that is put in force again is not fresh, and are forgotten once they are full.
-    `is_partial`: lifetime and owner may have changed since they were seen; no store keeps that.
     """
 
     cells: Mapping[str, Cell]
@@ -70,7 +69,6 @@ class Bucket(NamedTuple):
     parent_id: str | None = None
     cascade: bool = False
     dormant: frozenset[str] = frozenset()
-    is_partial: bool = False
 
     def part(self, name: str) -> tuple[int, int]:
         """What this item may hold of a limit, in millitokens, and in how many milliseconds it

@@ -213,7 +213,6 @@ def _plan_taking(
         bucket.refilled_at_ms,
         roofs_milli,
         bucket.shard_count,
-        bucket,
     )
 
 

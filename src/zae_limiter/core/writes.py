@@ -78,9 +78,6 @@ class Drain(NamedTuple):
     bucket gains nothing, and the time it let pass must not be credited after the taking.
     So the last refill must be of `refilled_since_ms` or later, and each limit may hold at
     most its roof: what it could hold then without having come to its ceiling by now.
-
-    `seen` is the last image the caller knows. It changes nothing here; a store may answer with
-    what has changed since, and take the rest from there.
     """
 
     operation: str
@@ -91,7 +88,6 @@ class Drain(NamedTuple):
     refilled_since_ms: int
     roofs_milli: Mapping[str, int]
     shard_count: int = 1
-    seen: Bucket | None = None
 
 
 class Borrow(NamedTuple):
@@ -118,8 +114,7 @@ class Adjust(NamedTuple):
     """Charge (positive) or give back (negative) at an existing bucket.
 
     `seen` is the last image the caller knows. It changes nothing here; it tells a store that
-    has to ask for the ceiling beforehand where it was, and a store may answer with what has
-    changed since: what it knows of other limits is as old as the image then.
+    has to ask for the ceiling beforehand where it was.
     """
 
     operation: str

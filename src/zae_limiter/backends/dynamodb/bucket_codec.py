@@ -91,42 +91,6 @@ def decode_bucket(address: BucketAddress, item: Item) -> Bucket:
         raise _damaged(address, item, error) from error
 
 
-def decode_changes(address: BucketAddress, seen: Bucket, item: Item) -> Bucket | None:
-    """The bucket that was seen, with what came back as changed. None when it is another since,
-    or the server does not say what stayed the same: not all do."""
-    if "rf" not in item or ("cv" in item and item["cv"].get("S") != seen.fingerprint):
-        return None
-    try:
-        return _change(seen, item)
-    except (KeyError, TypeError, ValueError) as error:
-        raise _damaged(address, item, error) from error
-
-
-def _change(seen: Bucket, item: Item) -> Bucket:
-    cells = dict(seen.cells)
-    for name, (_, capacity, amount, period, _, remainder) in seen.cells.items():
-        tk, _, _, _, tc, rm = _attributes(name)
-        if tk in item:
-            if rm in item:
-                remainder = int(item[rm]["N"])
-            tokens, consumed = int(item[tk]["N"]), int(item[tc]["N"])
-            cells[name] = Cell(tokens, capacity, amount, period, consumed, remainder)
-    refilled_at_ms = int(item["rf"]["N"])
-    return Bucket(
-        cells,
-        refilled_at_ms,
-        seen.fingerprint,
-        _recent(item),
-        int(item["ac"]["N"]) if "ac" in item else seen.acquires,
-        seen.expires_at_s,
-        seen.shard,
-        seen.shard_count,
-        seen.parent_id,
-        seen.cascade,
-        is_partial=refilled_at_ms != seen.refilled_at_ms,
-    )
-
-
 def _recent(item: Item) -> tuple[str, ...]:
     return tuple([item[name]["S"] for name in OPERATIONS if name in item and item[name]["S"]])
 

@@ -39,12 +39,6 @@ def forget_oldest(e: Expression, nothing: str) -> None:
         e.set(older, f"if_not_exists({e.name(newer)}, {nothing})")
 
 
-def shift(e: Expression, value: str) -> None:
-    """The same, for an item that has all of them."""
-    for older, newer in pairwise(reversed(OPERATIONS)):
-        e.set(older, e.name(newer))
-
-
 def not_done_yet(e: Expression, operation: str) -> None:
     """Not remember this operation, and remember it."""
     remembered = ", ".join(e.name(name) for name in OPERATIONS)

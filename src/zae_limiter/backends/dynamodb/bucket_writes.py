@@ -26,24 +26,20 @@ from .bucket_fields import (
     forget_oldest,
     limit_fields,
     not_done_yet,
-    shift,
 )
-from .clauses import Clause, Update, Value
-from .expressions import Expression
-from .takings import concerns_all, taking
+from .clauses import Clause, Clauses, Update, Value
+from .takings import taking
 
 Change = Refill | Fill | Drain | Borrow | Speculate | Adjust
 Pair = tuple[str, str]
 Terms = Iterator[tuple[Clause, Value]]
 _ALL_OLD = ("ReturnValuesOnConditionCheckFailure", "ALL_OLD")
 ALL_NEW = ("ReturnValues", "ALL_NEW")
-UPDATED_NEW = ("ReturnValues", "UPDATED_NEW")
 
 
 def creation(table_name: str, address: BucketAddress, write: Create) -> dict[str, Any]:
     """The parameters of a `PutItem`. The item that is in the way comes back."""
     item = encode_bucket(address, write.bucket)
-    item |= {name: {"S": ""} for name in OPERATIONS}
     item[OPERATIONS[0]] = {"S": write.operation}
     return {
         "TableName": table_name,
@@ -57,29 +53,10 @@ def change(table_name: str, address: BucketAddress, write: Change, *more: Pair) 
     """The parameters of an `UpdateItem`, and `more`. An item that does not fit comes back."""
     fixed = (("TableName", table_name), _ALL_OLD, *more)
     key = bucket_key_text(address)
-    asks = UPDATED_NEW in more
     if isinstance(write, Drain | Speculate):
-        return taking(fixed, key, write, asks=asks)
-    first: tuple[Clause, Value] = (_ask, None) if asks else (forget_oldest, "")
-    return Update.of(fixed, key, [first, (not_done_yet, write.operation), *_clauses(write)])
-
-
-def known_before(write: Change) -> Bucket | None:
-    """The image from which, together with what changes, the item is known afterwards: all of it
-    after a taking, and after an adjustment as well as the image knew it."""
-    if not isinstance(write, Drain | Adjust) or write.seen is None:
-        return None
-    seen = write.seen
-    if seen.is_partial or seen.dormant or not seen.fingerprint:
-        return None
-    return None if isinstance(write, Drain) and not concerns_all(write, seen) else seen
-
-
-def _ask(e: Expression, value: str) -> None:
-    """For what says whether the image still holds."""
-    shift(e, value)
-    REFILLED_AT.keep(e, value)
-    LIMITS.keep(e, value)
+        return taking(fixed, key, write)
+    remembering: Clauses = [(forget_oldest, ""), (not_done_yet, write.operation)]
+    return Update.of(fixed, key, [*remembering, *_clauses(write)])
 
 
 def _clauses(write: Refill | Fill | Borrow | Adjust) -> Terms:
@@ -143,8 +120,6 @@ def _refill(write: Refill) -> Terms:
         yield from _guarded(limit_fields(name), guard)
     for name, planned in after.cells.items():
         yield from _planned(limit_fields(name), before.cells.get(name), planned)
-    if before.fingerprint != after.fingerprint:
-        yield from _complete(before, after)
     for name in before.cells:
         if name not in after.cells:
             yield from ((field.remove, None) for field in limit_fields(name).fields)
@@ -179,14 +154,6 @@ def _planned(limit: LimitFields, seen: Cell | None, planned: Cell) -> Terms:
     for at in _STAMPED:
         if planned[at] != seen[at]:
             yield limit.fields[at].set, planned[at]
-
-
-def _complete(before: Bucket, after: Bucket) -> Terms:
-    """Older clients write no remainder where there is none."""
-    for name, planned in after.cells.items():
-        seen = before.cells.get(name)
-        if seen is not None and seen.remainder == planned.remainder:
-            yield limit_fields(name).remainder.set, planned.remainder
 
 
 _STAMPED = [FIELDS.index(field) for field in ("cp", "ra", "rp", "rm")]

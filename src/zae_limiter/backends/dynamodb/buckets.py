@@ -10,8 +10,8 @@ from ...core.exceptions import StorageUnavailable, StoredDataError
 from ...core.writes import ABSENT, Adjust, Create, Granted, Outcome, Refused, Write
 from ..damage import leave_out
 from . import schema
-from .bucket_codec import address_of, bucket_key, decode_bucket, decode_changes
-from .bucket_writes import ALL_NEW, UPDATED_NEW, Change, change, creation, known_before, known_part
+from .bucket_codec import address_of, bucket_key, decode_bucket
+from .bucket_writes import ALL_NEW, Change, change, creation, known_part
 from .fields import record_name
 from .pages import Query, read_pages
 from .table import Table
@@ -36,7 +36,7 @@ class DynamoBuckets:
             return self._create(address, write)
         if isinstance(write, Adjust):
             return self._adjust(address, write)
-        return self._change(address, write, known_before(write))
+        return self._change(address, write)
 
     async def _create(self, address: BucketAddress, write: Create) -> Outcome:
         try:
@@ -45,29 +45,16 @@ class DynamoBuckets:
             return _outcome(address, write, refusal.item)
         return Granted(write.bucket._replace(recent=(write.operation,)))
 
-    async def _change(self, address: BucketAddress, write: Change, seen: Bucket | None) -> Outcome:
-        """`seen`: the image from which, with what changes, the bucket is known afterwards."""
-        table, returns = self._table, ALL_NEW if seen is None else UPDATED_NEW
+    async def _change(self, address: BucketAddress, write: Change) -> Outcome:
+        table = self._table
         try:
-            answer = await table.call("UpdateItem", change(table.name, address, write, returns))
+            answer = await table.call("UpdateItem", change(table.name, address, write, ALL_NEW))
         except ConditionFailed as refusal:
             return _outcome(address, write, refusal.item)
         except RequestInvalid:
             await self._blame([address])
-            if seen is None:
-                raise
-            # It lacks only what it may lack.
-            return await self._change(address, write, None)
-        item = answer["Attributes"]
-        if seen is None:
-            return Granted(decode_bucket(address, item))
-        after = decode_changes(address, seen, item)
-        return await self._found(address) if after is None else Granted(after)
-
-    async def _found(self, address: BucketAddress) -> Outcome:
-        """The outcome of a write that was carried out, from the item as it is now."""
-        bucket = (await self.read([address])).get(address)
-        return ABSENT if bucket is None else Granted(bucket)
+            raise
+        return Granted(decode_bucket(address, answer["Attributes"]))
 
     async def _adjust(self, address: BucketAddress, write: Adjust) -> Outcome:
         """Charging is one call. Giving back stops at the ceiling, which has to be known."""
@@ -77,8 +64,7 @@ class DynamoBuckets:
         for _ in range(_MAX_ATTEMPTS):
             if seen is None:
                 return ABSENT
-            part = known_part(write, seen)
-            outcome = await self._change(address, part, known_before(part))
+            outcome = await self._change(address, known_part(write, seen))
             if not isinstance(outcome, Refused):
                 return outcome
             seen = outcome.bucket

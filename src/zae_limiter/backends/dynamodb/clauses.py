@@ -66,9 +66,6 @@ class Field:
     def set(self, e: Expression, value: str) -> None:
         e.set(self.attribute, value)
 
-    def keep(self, e: Expression, value: str) -> None:
-        e.set(self.attribute, e.name(self.attribute))
-
     def add(self, e: Expression, value: str) -> None:
         e.increase(self.attribute, value)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from ...core.composite import Bucket, BucketAddress
 from ...core.limit import MILLI, Limit, LimitSet
 from ...core.planner import Crowded, Intent, Short, plan, plan_create, plan_first, plan_restamp
-from ...core.writes import Adjust, Granted, Outcome, Write, apply
+from ...core.writes import Adjust, Granted, Write, apply
 from .trial import Trial, same
 
 _STEPS = 150
@@ -55,7 +55,7 @@ class _Walk:
 
     async def _send(self, address: BucketAddress, write: Write, what: str) -> None:
         wanted = apply(write, self._model.get(address))
-        same(_completed(await self._trial.write(address, write), wanted), wanted, what)
+        same(await self._trial.write(address, write), wanted, what)
         if isinstance(wanted, Granted):
             self._model[address] = wanted.bucket
             self._images.setdefault(address, []).append(wanted.bucket)
@@ -124,20 +124,3 @@ class _Walk:
 
     def _amount_milli(self) -> int:
         return self._random.choice((0, 1, 999, MILLI, 7 * MILLI, 31 * MILLI, 10**18))
-
-
-def _completed(outcome: Outcome, wanted: Outcome) -> Outcome:
-    """The outcome, with what a store need not know where it says so: lifetime and owner."""
-    if not (isinstance(outcome, Granted) and isinstance(wanted, Granted)):
-        return outcome
-    if not outcome.bucket.is_partial:
-        return outcome
-    after = wanted.bucket
-    return Granted(
-        outcome.bucket._replace(
-            expires_at_s=after.expires_at_s,
-            parent_id=after.parent_id,
-            cascade=after.cascade,
-            is_partial=False,
-        )
-    )

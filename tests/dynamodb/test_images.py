@@ -1,0 +1,95 @@
+"""Writes that were planned on images of a bucket, some of them old."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from zae_limiter import Limit
+from zae_limiter.backends.dynamodb.store import DynamoStore
+from zae_limiter.core.composite import Bucket, BucketAddress
+from zae_limiter.core.limit import LimitSet
+from zae_limiter.core.planner import Crowded, Intent, Short, plan, plan_create, plan_restamp
+from zae_limiter.core.writes import Adjust, Granted, Write
+
+from .support import NS, Runner
+
+LIMITS = LimitSet.of([Limit.per_hour("rph", 7), Limit.per_day("tpd", 1_000)])
+TAKES_MILLI = {"rph": 10, "tpd": 100, "wcu": 1250}
+ADDRESS = BucketAddress(NS, "key-1", "gpt-4")
+START_MS = 1_800_000_000_000
+
+
+def intent(ttl_seconds: int | None = None, parent_id: str | None = None) -> Intent:
+    return Intent(LIMITS, TAKES_MILLI, 1, ttl_seconds, parent_id, parent_id is not None, True)
+
+
+class Scene:
+    """A bucket in a table, and what is done to it."""
+
+    def __init__(self, driver: Runner, store: DynamoStore) -> None:
+        self._driver = driver
+        self._store = store
+        self.now_ms = START_MS
+        first = plan_create(intent(), driver.io.operation_id(), START_MS)
+        assert not isinstance(first, Short)
+        assert self.write(first) is not None
+
+    def write(self, write: Write) -> Bucket | None:
+        """The bucket after it, or None if it was refused."""
+        outcome = self._driver.run(self._store.buckets.write(ADDRESS, write))
+        return outcome.bucket if isinstance(outcome, Granted) else None
+
+    def stored(self) -> Bucket:
+        found: dict[BucketAddress, Bucket] = self._driver.run(self._store.buckets.read([ADDRESS]))
+        return found[ADDRESS]
+
+    def take(self, seen: Bucket) -> Bucket | None:
+        planned = plan(intent(), seen, self._driver.io.operation_id(), self.now_ms)
+        return None if isinstance(planned, Short | Crowded) else self.write(planned)
+
+    def refill(self, ttl_seconds: int | None, parent_id: str | None) -> None:
+        self.now_ms += 1_234
+        owner, operation = intent(ttl_seconds, parent_id), self._driver.io.operation_id()
+        self.write(plan_restamp(owner, self.stored(), operation, self.now_ms))
+
+    def adjust(self, seen: Bucket, **deltas_milli: int) -> Bucket | None:
+        operation = self._driver.io.operation_id()
+        return self.write(Adjust(operation, self.now_ms, deltas_milli, 0, seen))
+
+
+@pytest.fixture
+def scene(driver: Runner, store: DynamoStore) -> Scene:
+    return Scene(driver, store)
+
+
+def test_an_adjustment_reaches_a_limit_that_the_image_does_not_know(scene: Scene) -> None:
+    before = scene.stored()
+    only = {name: cell for name, cell in before.cells.items() if name != "tpd"}
+    after = scene.adjust(before._replace(cells=only), tpd=300)
+    assert after == scene.stored()
+    assert after.cells["tpd"].tokens_milli == before.cells["tpd"].tokens_milli - 300
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_happened_since_the_image_the_answer_is_the_item(scene: Scene, seed: int) -> None:
+    chance = random.Random(seed)
+    scene.adjust(scene.stored(), rph=3_000, tpd=500_000)
+    images = [scene.stored()]
+    happenings: list[Callable[[], object]] = [
+        lambda: scene.refill(chance.choice((None, 86_400)), chance.choice((None, "org-1"))),
+        lambda: scene.adjust(scene.stored(), rph=chance.randint(-300, 300)),
+        lambda: scene.adjust(images[0], tpd=-chance.choice((300, 300, 10**9))),
+        lambda: None,
+    ]
+    carried_out = 0
+    for _ in range(30):
+        chance.choice(happenings)()
+        after = scene.take(chance.choice(images[-3:]))
+        images.append(scene.stored())
+        if after is not None:
+            carried_out += 1
+            assert after == images[-1]
+    assert carried_out
