@@ -15,7 +15,7 @@ afresh when it is next used.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -161,11 +161,20 @@ def _decode(address: BucketAddress, item: Item) -> Bucket:
 
 
 def _decode_cells(item: Item) -> dict[str, Cell]:
-    return {name: _cell(name, item, places) for name, places in _layout(frozenset(item))}
+    cells = {}
+    for name, (tk, cp, ra, rp, tc, rm) in _layout(frozenset(item)):
+        amount, period = int(item[ra]["N"]), int(item[rp]["N"])
+        if amount <= 0 or period <= 0:
+            raise ValueError(f"{name} never refills: {ra} is {amount}, {rp} is {period}")
+        tokens, capacity = int(item[tk]["N"]), int(item[cp]["N"])
+        consumed = int(item[tc]["N"]) if tc else 0
+        remainder = int(item[rm]["N"]) if rm else 0
+        cells[name] = Cell(tokens, capacity, amount, period, consumed, remainder)
+    return cells
 
 
 @lru_cache(maxsize=1024)
-def _layout(attributes: frozenset[str]) -> list[tuple[str, list[str | None]]]:
+def _layout(attributes: frozenset[str]) -> list[tuple[str, list[str]]]:
     """The limits of an item with these attributes, and where each has its fields. It is the
     same for all items with the same limits."""
     found = {place for place in map(_place, attributes) if place is not None}
@@ -175,24 +184,15 @@ def _layout(attributes: frozenset[str]) -> list[tuple[str, list[str | None]]]:
     return [(name, _places(name, attributes)) for name in drawn]
 
 
-def _places(name: str, attributes: frozenset[str]) -> list[str | None]:
+def _places(name: str, attributes: frozenset[str]) -> list[str]:
     wanted = _attributes(name)
     for required in wanted[:_REQUIRED]:
         if required not in attributes:
             raise ValueError(f"{required} is missing")
-    return [place if place in attributes else None for place in wanted]
+    return [place if place in attributes else "" for place in wanted]
 
 
 def _place(attribute: str) -> tuple[str, str] | None:
     """Limit and field of an attribute that the bucket knows."""
     parsed = schema.parse_bucket_attr(attribute)
     return parsed if parsed is not None and parsed[1] in FIELDS else None
-
-
-def _cell(name: str, item: Item, places: Sequence[str | None]) -> Cell:
-    cell = Cell._make([0 if place is None else int(item[place]["N"]) for place in places])
-    if cell.refill_amount_milli <= 0 or cell.refill_period_ms <= 0:
-        ra, rp = places[2:4]
-        amount, period = cell.refill_amount_milli, cell.refill_period_ms
-        raise ValueError(f"{name} never refills: {ra} is {amount}, {rp} is {period}")
-    return cell
