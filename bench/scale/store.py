@@ -93,6 +93,7 @@ class _ModelConfigs:
     def __init__(self, table: Table, configs: Configs) -> None:
         self.write = configs.write
         self.delete = configs.delete
+        self.entities_with_records = configs.entities_with_records
         self.entities_with_limits = configs.entities_with_limits
         self.resources_with_entity_limits = configs.resources_with_entity_limits
         self.resources_with_defaults = configs.resources_with_defaults

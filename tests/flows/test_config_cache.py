@@ -191,6 +191,7 @@ async def test_statistics_count_hits_misses_and_records(
     limiter: RateLimiter, repository: Repository, clock: ManualClock
 ) -> None:
     await repository.set_system_defaults(rpm(100))
+    await repository.create_entity("key-1")
     first = repository.get_cache_stats()
     assert (first.hits, first.misses, first.size, first.ttl_seconds) == (0, 0, 0, 60)
     await take(limiter, rpm=1)
@@ -205,6 +206,35 @@ async def test_statistics_count_hits_misses_and_records(
     clock.advance(60)
     await take(limiter, rpm=1)
     assert repository.get_cache_stats().misses == 8
+
+
+@pytest.mark.parametrize("at_most", [10, 1])
+async def test_entities_without_records_are_told_from_those_that_have_some(
+    world: World, monkeypatch: pytest.MonkeyPatch, at_most: int
+) -> None:
+    """Also where there are too many of these to be remembered."""
+    monkeypatch.setattr("zae_limiter.flows.resolve._MAX_NAMED", at_most)
+    await world.repository.set_system_defaults(rpm(100))
+    await world.repository.set_limits("key-1", rpm(7), "gpt-4")
+    await world.repository.create_entity("key-2", parent_id="key-1", cascade=True)
+    here = limiter_on(world.stranger())
+    for entity_id, limit in [("key-0", 100), ("key-1", 7), ("key-2", 7), ("key-3", 100)]:
+        assert await capacity(here, entity_id) == limit
+
+
+@pytest.mark.parametrize("store_kind", ["sqlite"])
+async def test_a_file_is_not_asked_for_each_entity_that_has_no_records(
+    limiter: RateLimiter, repository: Repository, clock: ManualClock
+) -> None:
+    await repository.set_system_defaults(rpm(100))
+    await take(limiter, rpm=1)
+    first = repository.get_cache_stats()
+    for number in range(50):
+        async with limiter.acquire(f"entity-{number}", "gpt-4", {"rpm": 1}):
+            pass
+    then = repository.get_cache_stats()
+    assert (then.misses, then.size) == (first.misses, first.size)
+    assert then.hits == first.hits + 50
 
 
 async def test_a_warm_acquire_reads_no_configuration(world: World) -> None:

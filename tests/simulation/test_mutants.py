@@ -8,7 +8,7 @@ from .campaign import Broken, run_seed
 from .mutants import FLOWS, STORES
 from .truth import Apply
 
-MOST_SEEDS = 600
+MOST_SEEDS = 2000
 
 
 def first_broken(apply: Apply | None = None) -> int | None:

@@ -8,6 +8,7 @@ from itertools import count, product
 
 from zae_limiter.backends.memory import MemoryStore
 from zae_limiter.backends.memory.readings import forget
+from zae_limiter.backends.memory.tables import Tables
 from zae_limiter.core.audit import AuditEvent
 from zae_limiter.core.composite import Bucket, BucketAddress
 from zae_limiter.core.hierarchy import ConfigSlot, decide, slots
@@ -97,7 +98,7 @@ class TrueStore(MemoryStore):
         self.truth = Truth(scheduler)
         self._tables = self.buckets._tables  # type: ignore[attr-defined]
         self.buckets = _TrueBuckets(self.buckets, self.truth, metered)
-        self.configs = _TrueConfigs(self.configs, self.truth)
+        self.configs = _TrueConfigs(self.configs, self.truth, self._tables)
 
     def expire(self) -> None:
         """Drop the items whose time is over, as a store may at any moment."""
@@ -151,9 +152,10 @@ class _TrueBuckets:
 
 
 class _TrueConfigs:
-    def __init__(self, configs: Configs, truth: Truth) -> None:
+    def __init__(self, configs: Configs, truth: Truth, tables: Tables) -> None:
         self._configs = configs
         self._truth = truth
+        self._tables = tables
         self.entities_with_limits = configs.entities_with_limits
         self.resources_with_entity_limits = configs.resources_with_entity_limits
         self.resources_with_defaults = configs.resources_with_defaults
@@ -162,6 +164,13 @@ class _TrueConfigs:
         self, namespace_id: str, slots: Sequence[ConfigSlot], entity_id: str | None = None
     ) -> ConfigPage:
         return await self._configs.read(namespace_id, slots, entity_id)
+
+    async def entities_with_records(self, namespace_id: str, at_most: int) -> frozenset[str] | None:
+        """As a store tells that knows."""
+        slots = [slot for owner, slot in self._tables.configs if owner == namespace_id]
+        named = {slot.entity_id for slot in slots if slot.entity_id is not None}
+        named |= {name for owner, name in self._tables.entities if owner == namespace_id}
+        return frozenset(named) if len(named) <= at_most else None
 
     async def write(
         self, namespace_id: str, slot: ConfigSlot, change: LimiterConfig, event: AuditEvent

@@ -222,11 +222,13 @@ class WatchedBuckets:
 
 
 class WatchedConfigs:
-    """The configuration of one client's store: counts the calls."""
+    """The configuration of one client's store: counts the calls of which an acquire has one. That
+    for the names of entities serves all for a while."""
 
     def __init__(self, configs: Configs, watch: Watch) -> None:
         self._configs = configs
         self._watch = watch
+        self.entities_with_records = configs.entities_with_records
 
     async def read(
         self, namespace_id: str, slots: Sequence[ConfigSlot], entity_id: str | None = None

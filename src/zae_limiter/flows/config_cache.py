@@ -2,7 +2,8 @@
 
 Two layers. Records: those that many entities share, present or known to be absent. Verdicts:
 what was decided for an entity and resource, which is all that is remembered of an entity's own
-records: a process may see a great many entities, most of which have none.
+records: a process may see a great many entities, most of which have none. Where a store can tell
+which entities have any, nothing needs to be remembered of the others.
 
 Every record counts for the same time from when it was read, and a verdict no longer than any
 record that it rests on. So a change at any level arrives within that time.
@@ -17,7 +18,7 @@ from ..core.models import CacheStats, OnUnavailableAction
 from ..core.naming import DEFAULT_RESOURCE
 from .bounded import Bounded
 from .forks import new_lock
-from .resolution import Defaults, Record, Resolution
+from .resolution import Defaults, Named, Record, Resolution
 from .verdicts import Verdict, Verdicts
 
 MAX_ENTRIES = 1_000_000
@@ -45,6 +46,7 @@ class ConfigCache:
         self._defaults: Bounded[str, Defaults] = Bounded(_MAX_RECORDS)
         self._verdicts = Verdicts(max_entries, self.ttl_ms)
         self._recent: Bounded[tuple[str, Resolution], Verdict] = Bounded(_MAX_RECENT)
+        self._named: Named | None = None
         self.verdict = self._verdicts.get
 
     def is_fresh(self, since_ms: int, now_ms: int) -> bool:
@@ -78,6 +80,17 @@ class ConfigCache:
                 system = records[SYSTEM_SLOT].config
                 self.last_on_unavailable = None if system is None else system.on_unavailable
 
+    def named(self, now_ms: int) -> Named | None:
+        """Which entities have records of their own, if that is fresh."""
+        known = self._named
+        return known if known is not None and self.is_fresh(known.since_ms, now_ms) else None
+
+    def keep_named(self, generation: int, named: Named) -> None:
+        """Remember which they are, unless something was forgotten since."""
+        with self._lock:
+            if generation == self.generation:
+                self._named = named
+
     def keep_defaults(self, generation: int, resource: str, defaults: Defaults) -> None:
         """Remember what records came to, unless something was forgotten since."""
         with self._lock:
@@ -109,6 +122,7 @@ class ConfigCache:
         name = None if resource == DEFAULT_RESOURCE else resource
         with self._lock:
             self.generation += 1
+            self._named = None
             if entity_id is not None:
                 self._verdicts.discard(entity_id, name)
             elif name is not None:

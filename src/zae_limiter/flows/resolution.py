@@ -57,6 +57,14 @@ class Record:
     config: LimiterConfig | None
 
 
+class Named(NamedTuple):
+    """The entities that have records of their own, None if that cannot be told, and since when
+    that is known."""
+
+    since_ms: int
+    entity_ids: frozenset[str] | None
+
+
 class Defaults(NamedTuple):
     """What holds for entities that have nothing of their own, and since when that is known."""
 

@@ -8,7 +8,7 @@ from ..core.hierarchy import SYSTEM_SLOT, ConfigSlot, Slots, own_slots, shared_s
 from ..core.models import OnUnavailableAction
 from ..ports.repository_protocol import ConfigPage
 from .config_cache import ConfigCache
-from .resolution import Defaults, Record, Resolution, combine, defaults, own
+from .resolution import Defaults, Named, Record, Resolution, combine, defaults, own
 from .scope import Scope
 from .verdicts import Verdict
 
@@ -16,6 +16,9 @@ Records = Mapping[ConfigSlot, Record]
 """Those that entities share and that are fresh."""
 
 _NOTHING_READ = ConfigPage()
+_NOTHING_OWN = Resolution(None, None, None, None, cascade=False)
+# To find them takes some milliseconds, once in the time for which configuration counts.
+_MAX_NAMED = 10_000
 
 
 async def resolve(scope: Scope, entity_id: str, resource: str) -> Resolution:
@@ -29,7 +32,22 @@ async def resolve(scope: Scope, entity_id: str, resource: str) -> Resolution:
         if not cache.is_fresh(last.since_ms, now_ms):
             last = None
     shared = cache.shared(resource, now_ms)
+    if last is None and cache.ttl_ms:
+        named = cache.named(now_ms) or await _find_named(scope, generation, now_ms)
+        if named.entity_ids is not None and entity_id not in named.entity_ids:
+            if isinstance(shared, Defaults):
+                cache.hits += 1
+                return shared.resolution
+            last = Verdict(resource, named.since_ms, named.since_ms, _NOTHING_OWN)
     return await _decide(scope, entity_id, resource, generation, last, shared)
+
+
+async def _find_named(scope: Scope, generation: int, now_ms: int) -> Named:
+    configs = scope.store.configs
+    found = await configs.entities_with_records(scope.namespace_id, _MAX_NAMED)
+    named = Named(now_ms, found)
+    scope.cache.keep_named(generation, named)
+    return named
 
 
 async def resolve_afresh(scope: Scope, entity_id: str, resource: str) -> Resolution:

@@ -68,6 +68,10 @@ class Configs(Protocol):
     ) -> ConfigPage:
         """Several slots, and an entity on the way, in one call."""
 
+    async def entities_with_records(self, namespace_id: str, at_most: int) -> frozenset[str] | None:
+        """The entities that have any record of their own: a configuration, or what is known of
+        the entity itself. None if there are more, or if it is no trouble to ask for each."""
+
     async def write(
         self, namespace_id: str, slot: ConfigSlot, change: LimiterConfig, event: AuditEvent
     ) -> int:

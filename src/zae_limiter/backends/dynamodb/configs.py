@@ -64,6 +64,10 @@ class DynamoConfigs:
             return None
         return _by_key(items)
 
+    async def entities_with_records(self, namespace_id: str, at_most: int) -> None:
+        # Only an index could tell, and indexes come after what they tell of.
+        return None
+
     async def write(
         self, namespace_id: str, slot: ConfigSlot, change: LimiterConfig, event: AuditEvent
     ) -> int:

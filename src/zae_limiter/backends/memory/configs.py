@@ -35,6 +35,9 @@ class MemoryConfigs:
             entity = None if entity_id is None else tables.entities.get((namespace_id, entity_id))
         return ConfigPage(known, None if entity is None else copy_entity(entity))
 
+    async def entities_with_records(self, namespace_id: str, at_most: int) -> None:
+        return None
+
     async def write(
         self, namespace_id: str, slot: ConfigSlot, change: LimiterConfig, event: AuditEvent
     ) -> int:

@@ -25,6 +25,13 @@ _SELECT_SLOT = f"""
 _SELECT_ENTITY = f"""
     SELECT NULL, {ENTITY_COLUMNS} FROM entities WHERE namespace_id = ? AND entity_id = ?
 """
+_SELECT_NAMED = """
+    SELECT entity_id FROM (
+        SELECT entity_id FROM configs WHERE namespace_id = ? AND entity_id > '' LIMIT ?
+    ) UNION ALL SELECT entity_id FROM (
+        SELECT entity_id FROM entities WHERE namespace_id = ? LIMIT ?
+    )
+"""
 _UPSERT = """
     INSERT INTO configs (
         namespace_id, entity_id, resource,
@@ -77,6 +84,11 @@ class SqliteConfigs:
             values += (namespace_id, entity_id)
         select = _select(len(slots), with_entity=entity_id is not None)
         return _page(namespace_id, slots, await self._connection.select(select, values))
+
+    async def entities_with_records(self, namespace_id: str, at_most: int) -> frozenset[str] | None:
+        some = (namespace_id, at_most + 1)
+        rows = await self._connection.select(_SELECT_NAMED, (*some, *some))
+        return None if len(rows) > at_most else frozenset(entity_id for (entity_id,) in rows)
 
     async def write(
         self, namespace_id: str, slot: ConfigSlot, change: LimiterConfig, event: AuditEvent
