@@ -222,13 +222,15 @@ class WatchedBuckets:
 
 
 class WatchedConfigs:
-    """The configuration of one client's store: counts the calls of which an acquire has one. That
-    for the names of entities serves all for a while."""
+    """The configuration of one client's store: counts the calls."""
 
     def __init__(self, configs: Configs, watch: Watch) -> None:
         self._configs = configs
         self._watch = watch
-        self.entities_with_records = configs.entities_with_records
+
+    async def entities_with_records(self, namespace_id: str, at_most: int) -> frozenset[str] | None:
+        self._watch.current().story.calls += 1
+        return await self._configs.entities_with_records(namespace_id, at_most)
 
     async def read(
         self, namespace_id: str, slots: Sequence[ConfigSlot], entity_id: str | None = None
