@@ -17,12 +17,13 @@ from zae_limiter.backends.dynamodb.wire.errors import Refusal
 from zae_limiter.backends.dynamodb.wire.protocol import read, request_headers
 from zae_limiter.backends.dynamodb.wire.request import Letterhead, Request
 from zae_limiter.backends.dynamodb.wire.server_clock import ServerClock
-from zae_limiter.backends.dynamodb.wire.signer import Credentials, sign
+from zae_limiter.backends.dynamodb.wire.signer import Credentials
 from zae_limiter.backends.dynamodb.wire.transport import SignedTransport
 from zae_limiter.core.exceptions import StorageUnavailable
 
 from .conftest import Connect, act_as_caller_of
 from .drivers import Driver
+from .signing import sign
 
 _BODY = b'{"Limit":10}'
 MakeEdge = Callable[..., Edge]

@@ -88,22 +88,8 @@ def decode_bucket(address: BucketAddress, item: Item) -> Bucket:
     try:
         return _decode(address, item)
     except (KeyError, TypeError, ValueError) as error:
-        raise _damaged(address, item, error) from error
-
-
-def _recent(item: Item) -> tuple[str, ...]:
-    return tuple([item[name]["S"] for name in OPERATIONS if name in item and item[name]["S"]])
-
-
-@lru_cache(maxsize=4096)
-def _attributes(name: str) -> tuple[str, ...]:
-    """Where a limit has its fields."""
-    return tuple(schema.bucket_attr(name, field) for field in FIELDS)
-
-
-def _damaged(address: BucketAddress, item: Item, error: Exception) -> StoredDataError:
-    reason = _misfit(item) or str(error)
-    return StoredDataError(f"bucket {schema.pk_bucket(*address)}", reason)
+        reason = _misfit(item) or str(error)
+        raise StoredDataError(f"bucket {schema.pk_bucket(*address)}", reason) from error
 
 
 _KINDS = {
@@ -149,7 +135,7 @@ def _decode(address: BucketAddress, item: Item) -> Bucket:
         cells,
         int(item["rf"]["N"]),
         item["cv"]["S"] if "cv" in item else "",
-        _recent(item),
+        tuple([item[name]["S"] for name in OPERATIONS if name in item and item[name]["S"]]),
         int(item["ac"]["N"]) if "ac" in item else 0,
         int(item["ttl"]["N"]) if "ttl" in item else None,
         address.shard,
@@ -185,7 +171,7 @@ def _layout(attributes: frozenset[str]) -> list[tuple[str, list[str]]]:
 
 
 def _places(name: str, attributes: frozenset[str]) -> list[str]:
-    wanted = _attributes(name)
+    wanted = [schema.bucket_attr(name, field) for field in FIELDS]
     for required in wanted[:_REQUIRED]:
         if required not in attributes:
             raise ValueError(f"{required} is missing")

@@ -24,20 +24,6 @@ class Credentials(NamedTuple):
     token: str | None = None
 
 
-def sign(
-    credentials: Credentials,
-    region: str,
-    host: str,
-    path: str,
-    headers: Mapping[str, str],
-    body: bytes,
-    at_s: float,
-) -> dict[str, str]:
-    """The headers to send: those given (in lower case), and those that prove who sends them."""
-    stamp = make_stamp(credentials, region, host, path, headers, int(at_s))
-    return {**stamp.sent, "authorization": stamp.proof + stamp.signature(body)}
-
-
 class Stamp(NamedTuple):
     """What requests to one operation have in common for a second: the headers that are sent with
     each, the proof up to the signature, and digests of all that comes before what differs. The
