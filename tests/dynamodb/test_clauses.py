@@ -14,7 +14,7 @@ from zae_limiter.backends.dynamodb.wire.values import to_attribute
 
 _FIXED = (("TableName", "limits"), ("ReturnValues", "ALL_NEW"))
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
-_ATTRIBUTES = st.text('ab%-._{}:#"é', min_size=1, max_size=6)
+_ATTRIBUTES = st.text('ab%-._{}:#"é', min_size=1, max_size=6) | st.sampled_from(["b_a_tk", "rf"])
 
 
 @pytest.fixture(autouse=True)
@@ -33,6 +33,7 @@ def _with_value(attribute: str) -> list[Clause]:
         field.below,
         field.set,
         field.add,
+        field.decrease,
     ]
 
 
@@ -63,7 +64,7 @@ def test_every_placeholder_has_its_value_and_is_used(clauses: list[tuple[Clause,
     values: dict[str, Any] = update["ExpressionAttributeValues"]
     assert [*values.values()] == [to_attribute(v) for _, v in clauses if v is not None]
     text = f"{update.get('UpdateExpression')} {update.get('ConditionExpression')} "
-    for placeholder in [*values, *update["ExpressionAttributeNames"]]:
+    for placeholder in [*values, *update.get("ExpressionAttributeNames", {})]:
         assert any(f"{placeholder}{end}" in text for end in " ,)"), placeholder
 
 
@@ -79,8 +80,22 @@ def test_an_update_says_what_its_clauses_say() -> None:
         "TableName": "limits",
         "ReturnValues": "ALL_NEW",
         "Key": {"PK": {"S": "a"}, "SK": {"S": "b"}},
-        "UpdateExpression": "SET #1 = :2 ADD #0 :1 REMOVE #2",
-        "ConditionExpression": "#0 >= :0",
-        "ExpressionAttributeNames": {"#0": "b_rpm_tk", "#1": "ac", "#2": "ttl"},
+        "UpdateExpression": "SET ac = :2 ADD b_rpm_tk :1 REMOVE #0",
+        "ConditionExpression": "b_rpm_tk >= :0",
+        "ExpressionAttributeNames": {"#0": "ttl"},
         "ExpressionAttributeValues": {":0": {"N": "5"}, ":1": {"N": "-5"}, ":2": {"N": "1"}},
     }
+
+
+@given(st.integers(1, 48), st.integers(1, 64))
+def test_no_expression_is_longer_than_servers_allow(limits: int, length: int) -> None:
+    """Names that would make it so are replaced."""
+    fields = [Field(f"b_{number:02}{'x' * length}_tk") for number in range(limits)]
+    clauses: list[tuple[Clause, Value]] = [
+        clause for f in fields for clause in ((f.at_least, 1), (f.at_most, 2), (f.decrease, 3))
+    ]
+    update = Update.of(_FIXED, ("a", "b"), clauses)
+    texts = update["UpdateExpression"], update["ConditionExpression"]
+    assert max(map(len, texts)) <= 4096
+    names = update.get("ExpressionAttributeNames", {})
+    assert all(f.attribute in names.values() or f.attribute in texts[1] for f in fields)

@@ -8,6 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from zae_limiter import Limit
+from zae_limiter.backends.dynamodb.bucket_codec import bucket_key
+from zae_limiter.backends.dynamodb.expressions import Expression
 from zae_limiter.backends.dynamodb.store import DynamoStore
 from zae_limiter.core.composite import Bucket, BucketAddress
 from zae_limiter.core.limit import LimitSet
@@ -55,6 +57,15 @@ class Scene:
         owner, operation = intent(ttl_seconds, parent_id), self._driver.io.operation_id()
         self.write(plan_restamp(owner, self.stored(), operation, self.now_ms))
 
+    def remove(self, attribute: str) -> None:
+        """Change the item by hand."""
+        e = Expression()
+        e.remove(attribute)
+        self._driver.run(self._store.table.update(bucket_key(ADDRESS), **e.update_request()))
+
+    def calls(self) -> int:
+        return self._store.table.client.meter.calls.total()
+
     def adjust(self, seen: Bucket, **deltas_milli: int) -> Bucket | None:
         operation = self._driver.io.operation_id()
         return self.write(Adjust(operation, self.now_ms, deltas_milli, 0, seen))
@@ -71,6 +82,19 @@ def test_an_adjustment_reaches_a_limit_that_the_image_does_not_know(scene: Scene
     after = scene.adjust(before._replace(cells=only), tpd=300)
     assert after == scene.stored()
     assert after.cells["tpd"].tokens_milli == before.cells["tpd"].tokens_milli - 300
+
+
+@pytest.mark.parametrize("lacking", ["lo", "l2"])
+def test_an_item_that_lacks_its_last_operations_is_taken_from(scene: Scene, lacking: str) -> None:
+    """It has them from then on."""
+    seen = scene.stored()
+    scene.remove(lacking)
+    after = scene.take(seen)
+    assert after == scene.stored()
+    assert after.cells["rph"].consumed_milli == seen.cells["rph"].consumed_milli + 10
+    calls = scene.calls()
+    assert scene.take(after) is not None
+    assert scene.calls() == calls + 1
 
 
 @pytest.mark.parametrize("seed", range(12))

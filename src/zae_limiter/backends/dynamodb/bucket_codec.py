@@ -5,7 +5,7 @@
     b_{limit}_rp  period, ms  b_{limit}_tc  consumed       b_{limit}_rm  remainder
     cv            fingerprint of the limits the item was stamped with
     dl            limits that are not in force, separated by commas
-    lo, l1 ...    ids of the last writes, newest first
+    lo, l1 ...    ids of the last writes, newest first; empty where there was none
     ac            acquires admitted
     shard_count, ttl, cascade, parent_id, entity_id, resource, and the keys
 
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
+from itertools import zip_longest
 from typing import Any
 
 from ...core.composite import REMEMBERED_OPERATIONS, Bucket, BucketAddress, Cell
@@ -65,7 +66,7 @@ def encode_bucket(address: BucketAddress, bucket: Bucket) -> Item:
         "GSI3SK": schema.gsi3_sk_bucket(resource, shard),
         "GSI4PK": namespace_id,
         "GSI4SK": schema.gsi4_sk_bucket(entity_id, resource, shard),
-        **dict(zip(OPERATIONS, bucket.recent, strict=False)),
+        **dict(zip_longest(OPERATIONS, bucket.recent, fillvalue="")),
     }
     if bucket.parent_id is not None:
         values["parent_id"] = bucket.parent_id

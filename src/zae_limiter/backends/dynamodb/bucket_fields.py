@@ -25,8 +25,9 @@ class LimitFields:
         )
 
     def take(self, e: Expression, value: str) -> None:
-        """Have so much, and count it as consumed."""
+        """Have so much, have less by it, and count it as consumed."""
         self.tokens.at_least(e, value)
+        self.tokens.decrease(e, value)
         self.consumed.add(e, value)
 
 
@@ -37,6 +38,12 @@ def forget_oldest(e: Expression, nothing: str) -> None:
     """Make room for the id of an operation."""
     for older, newer in pairwise(reversed(OPERATIONS)):
         e.set(older, f"if_not_exists({e.name(newer)}, {nothing})")
+
+
+def shift(e: Expression, value: str) -> None:
+    """The same on an item that has all of them, as it should. It costs servers less."""
+    for older, newer in pairwise(reversed(OPERATIONS)):
+        e.set(older, e.name(newer))
 
 
 def not_done_yet(e: Expression, operation: str) -> None:

@@ -49,12 +49,15 @@ def creation(table_name: str, address: BucketAddress, write: Create) -> dict[str
     }
 
 
-def change(table_name: str, address: BucketAddress, write: Change, *more: Pair) -> Update:
-    """The parameters of an `UpdateItem`, and `more`. An item that does not fit comes back."""
+def change(
+    table_name: str, address: BucketAddress, write: Change, *more: Pair, is_whole: bool = False
+) -> Update:
+    """The parameters of an `UpdateItem`, and `more`. An item that does not fit comes back.
+    They may make no sense to one that is not whole, if it is said to be."""
     fixed = (("TableName", table_name), _ALL_OLD, *more)
     key = bucket_key_text(address)
     if isinstance(write, Drain | Speculate):
-        return taking(fixed, key, write)
+        return taking(fixed, key, write, is_whole=is_whole)
     remembering: Clauses = [(forget_oldest, ""), (not_done_yet, write.operation)]
     return Update.of(fixed, key, [*remembering, *_clauses(write)])
 

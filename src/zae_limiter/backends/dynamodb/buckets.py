@@ -45,15 +45,20 @@ class DynamoBuckets:
             return _outcome(address, write, refusal.item)
         return Granted(write.bucket._replace(recent=(write.operation,)))
 
-    async def _change(self, address: BucketAddress, write: Change) -> Outcome:
+    async def _change(
+        self, address: BucketAddress, write: Change, *, is_whole: bool = True
+    ) -> Outcome:
         table = self._table
+        request = change(table.name, address, write, ALL_NEW, is_whole=is_whole)
         try:
-            answer = await table.call("UpdateItem", change(table.name, address, write, ALL_NEW))
+            answer = await table.call("UpdateItem", request)
         except ConditionFailed as refusal:
             return _outcome(address, write, refusal.item)
         except RequestInvalid:
             await self._blame([address])
-            raise
+            if not is_whole:
+                raise
+            return await self._change(address, write, is_whole=False)
         return Granted(decode_bucket(address, answer["Attributes"]))
 
     async def _adjust(self, address: BucketAddress, write: Adjust) -> Outcome:

@@ -69,6 +69,10 @@ class Field:
     def add(self, e: Expression, value: str) -> None:
         e.increase(self.attribute, value)
 
+    def decrease(self, e: Expression, value: str) -> None:
+        """There has to be a number, unlike with `add`."""
+        e.set(self.attribute, f"{e.name(self.attribute)} - {value}")
+
     def remove(self, e: Expression, value: str) -> None:
         e.remove(self.attribute)
 
@@ -80,12 +84,18 @@ class Form:
     """The text of all updates that have the same clauses, with blanks for key and values."""
 
     def __init__(self, fixed: Fixed, parts: Sequence[Clause], kinds: Sequence[type]) -> None:
-        e = Expression()
         self._placeholders = [f":{number}" for number in range(len(parts))]
+        fields = self._written(parts, spelled=True)
+        if any(len(text) > _LONGEST for text in fields.values()):
+            fields = self._written(parts, spelled=False)
+        self._fields = {**dict(fixed), **fields}
+        self._json = self._template(kinds)
+
+    def _written(self, parts: Sequence[Clause], *, spelled: bool) -> dict[str, Any]:
+        e = Expression(spelled=spelled)
         for part, placeholder in zip(parts, self._placeholders, strict=True):
             part(e, placeholder)
-        self._fields = {**dict(fixed), **e.update_request()}
-        self._json = self._template(kinds)
+        return e.update_request()
 
     def _template(self, kinds: Sequence[type]) -> str:
         constant = to_json(self._fields).replace("%", "%%")
@@ -118,6 +128,9 @@ class Form:
 
 
 _FORMATS: dict[type, str] = {int: '{"N":"%d"}', str: '{"S":%s}', bool: '{"BOOL":%s}'}
+_LONGEST = 4096
+"""An expression may have so many characters."""
+
 _form = lru_cache(maxsize=1024)(Form)
 
 

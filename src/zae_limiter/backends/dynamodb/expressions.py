@@ -9,15 +9,23 @@ request |= e.update_request()
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from .wire.values import to_attribute
 
+# Attributes of buckets that are no words of DynamoDB's own and have none of its signs in them.
+_SPELLABLE = re.compile(r"PK|rf|cv|ac|dl|lo|l[0-9]|shard_count|parent_id|b_[A-Za-z0-9_]+")
+
 
 class Expression:
-    """An update, a condition, or both. Each clause of the condition has a name."""
+    """An update, a condition, or both. Each clause of the condition has a name.
 
-    def __init__(self) -> None:
+    Where it is `spelled`, attributes stand for themselves if they can: the request is shorter.
+    """
+
+    def __init__(self, *, spelled: bool = False) -> None:
+        self._spelled = spelled
         self._names: dict[str, str] = {}
         self._values: dict[str, dict[str, Any]] = {}
         self._known: dict[tuple[type, object], str] = {}
@@ -28,7 +36,9 @@ class Expression:
         self.clauses: dict[str, str] = {}
 
     def name(self, attribute: str) -> str:
-        """The placeholder of an attribute."""
+        """What stands for an attribute."""
+        if self._spelled and _SPELLABLE.fullmatch(attribute):
+            return attribute
         placeholder = self._names.get(attribute)
         if placeholder is None:
             self._names[attribute] = placeholder = f"#{len(self._names)}"

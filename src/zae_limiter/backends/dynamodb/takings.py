@@ -17,46 +17,50 @@ from .bucket_fields import (
     forget_oldest,
     limit_fields,
     not_done_yet,
+    shift,
 )
 from .clauses import Clause, Fixed, Form, KeyText, Update, Value
 
 Names = tuple[str, ...]
 
 
-def taking(fixed: Fixed, key: KeyText, write: Drain | Speculate) -> Update:
-    """The request."""
+def taking(fixed: Fixed, key: KeyText, write: Drain | Speculate, *, is_whole: bool) -> Update:
+    """The request. An item that is whole remembers as many operations as it can."""
     names = tuple([name for name, amount_milli in write.takes_milli.items() if amount_milli])
     roofed = tuple(write.roofs_milli)
-    form = _form(fixed, isinstance(write, Speculate), names, roofed, write.acquires > 0)
-    return Update(form, key, _values(write))
+    form = _form(fixed, isinstance(write, Speculate), names, roofed, write.acquires > 0, is_whole)
+    return Update(form, key, _values(write, is_whole))
 
 
 @lru_cache(maxsize=1024)
-def _form(fixed: Fixed, is_unseen: bool, names: Names, roofed: Names, counts: bool) -> Form:
-    texts = [forget_oldest, not_done_yet, LIMITS.equals]
+def _form(
+    fixed: Fixed, is_unseen: bool, names: Names, roofed: Names, counts: bool, is_whole: bool
+) -> Form:
+    first: tuple[Clause, type] = (shift, type(None)) if is_whole else (forget_oldest, str)
     parts: list[Clause] = [SHARDS.equals, REFILLED_AT.at_least]
     if is_unseen:
         parts.append(TTL.is_absent_or_above)
     for name in names:
         limit = limit_fields(name)
-        parts += (limit.take, limit.tokens.add)
+        parts.append(limit.take)
         if name in roofed:
             parts.append(limit.tokens.at_most)
     if counts:
         parts.append(ACQUIRES.add)
-    return Form(fixed, [*texts, *parts], [str] * len(texts) + [int] * len(parts))
+    clauses = [first, (not_done_yet, str), (LIMITS.equals, str), *((part, int) for part in parts)]
+    return Form(fixed, *zip(*clauses, strict=True))
 
 
-def _values(write: Drain | Speculate) -> list[Value]:
+def _values(write: Drain | Speculate, is_whole: bool) -> list[Value]:
     """What goes into the blanks of the form, in its order."""
-    values: list[Value] = ["", write.operation, write.fingerprint]
+    values: list[Value] = [None if is_whole else "", write.operation, write.fingerprint]
     values += (write.shard_count, write.refilled_since_ms)
     if isinstance(write, Speculate):
         values.append(write.at_ms // 1000)
     roofs_milli = write.roofs_milli
     for name, amount_milli in write.takes_milli.items():
         if amount_milli:
-            values += (amount_milli, -amount_milli)
+            values.append(amount_milli)
             if name in roofs_milli:
                 values.append(roofs_milli[name])
     if write.acquires:
