@@ -256,7 +256,7 @@ def _forget_full(bucket: Bucket) -> Bucket:
 
 def split(bucket: Bucket) -> tuple[Bucket, Bucket]:
     """The two shards that take a shard's place: this one and its new sibling. Together they
-    hold what it held, and refill as it did. Neither expires: see `planner.stamped`."""
+    hold what it held, and refill as it did. Neither expires: see `planner._expires_at_s`."""
     halves = {name: halve(cell.tokens_milli) for name, cell in bucket.cells.items()}
     if WCU in halves:
         # Writes are counted by item: the new one has not been written yet.

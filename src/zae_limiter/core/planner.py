@@ -107,9 +107,11 @@ def plan(
     intent: Intent, bucket: Bucket, operation: str, now_ms: int
 ) -> Refill | Fill | Drain | Borrow | Short | Crowded:
     """For a bucket of which an image is known."""
-    taking = _plan_taking(intent, bucket, operation, now_ms)
-    if taking is not None:
-        return taking
+    planned = _plan_taking(intent, bucket, operation, now_ms) or _plan_fill(
+        intent, bucket, operation, now_ms
+    )
+    if planned is not None:
+        return planned
     current = at(bucket, intent.limits, now_ms, metered=intent.metered)
     if not covers(current, intent.takes_milli):
         unmetered = _unmetered(intent)
@@ -119,39 +121,41 @@ def plan(
             return Crowded(current)
         return plan(unmetered, bucket, operation, now_ms)
     after = take(stamped(intent, current, now_ms), intent.takes_milli, intent.acquires)
-    fill = _plan_fill(intent, bucket, after, operation)
-    return fill or Refill(operation, now_ms, bucket, after)
+    return Refill(operation, now_ms, bucket, after)
 
 
-def _plan_fill(intent: Intent, bucket: Bucket, after: Bucket, operation: str) -> Fill | None:
+def _plan_fill(intent: Intent, bucket: Bucket, operation: str, now_ms: int) -> Fill | None:
     """A taking from a full bucket that does not depend on who used it last, if that was a while
     ago and they took about as much."""
-    is_same = bucket.fingerprint == after.fingerprint and bucket.cells.keys() == after.cells.keys()
-    if not is_same or bucket.dormant:
+    limits, takes_milli = intent.limits, intent.takes_milli
+    is_same = bucket.fingerprint == limits.fingerprint and not bucket.dormant
+    if not is_same or not limits.by_name.keys() <= bucket.cells.keys():
         return None
-    now_ms = after.refilled_at_ms
+    now_ms = max(now_ms, bucket.refilled_at_ms)
     since_ms = min(now_ms - bucket.refilled_at_ms, 2 * _usual_gap_ms(intent, bucket))
-    floors_milli = {}
+    floors_milli, leaves_milli = {}, {}
     for name, cell in bucket.cells.items():
         ceiling_milli, period_ms = bucket.part(name)
         # What it must have held to be full after this time.
         floor_milli = ceiling_milli - since_ms * cell.refill_amount_milli // period_ms
-        if cell.tokens_milli < floor_milli:
+        left_milli = ceiling_milli - takes_milli.get(name, 0)
+        if cell.tokens_milli < floor_milli or left_milli < 0:
             return None
         floors_milli[name] = floor_milli
+        leaves_milli[name] = left_milli
     return Fill(
         operation,
         now_ms,
-        after.fingerprint,
-        intent.takes_milli,
+        bucket.fingerprint,
+        takes_milli,
         intent.acquires,
         now_ms - since_ms,
         floors_milli,
-        {name: cell.tokens_milli for name, cell in after.cells.items()},
-        after.shard_count,
-        after.expires_at_s,
-        after.parent_id,
-        after.cascade,
+        leaves_milli,
+        bucket.shard_count,
+        _expires_at_s(intent, bucket.shard_count, now_ms),
+        intent.parent_id,
+        intent.cascade,
     )
 
 
@@ -258,14 +262,21 @@ def plan_restamp(intent: Intent, bucket: Bucket, operation: str, now_ms: int) ->
 
 
 def stamped(intent: Intent, bucket: Bucket, now_ms: int) -> Bucket:
-    """The bucket with the intent's owner and lifetime. One that was split lives on: if one of
-    its items went before the others, the bucket would come back larger than it was."""
-    ttl = intent.ttl_seconds if bucket.shard_count == 1 else None
-    expires_at_s = None if ttl is None else max(-(-now_ms // 1000) + ttl, useful_until_s(bucket))
+    """The bucket with the intent's owner and lifetime."""
+    expires_at_s = _expires_at_s(intent, bucket.shard_count, now_ms)
+    if expires_at_s is not None:
+        expires_at_s = max(expires_at_s, useful_until_s(bucket))
     stamps = (expires_at_s, intent.parent_id, intent.cascade)
     if stamps == (bucket.expires_at_s, bucket.parent_id, bucket.cascade):
         return bucket
     return owned(bucket, *stamps)
+
+
+def _expires_at_s(intent: Intent, shard_count: int, now_ms: int) -> int | None:
+    """The end of an item's lifetime. One of a bucket that was split lives on: if it went before
+    the others, the bucket would come back larger than it was."""
+    ttl_seconds = intent.ttl_seconds if shard_count == 1 else None
+    return None if ttl_seconds is None else -(-now_ms // 1000) + ttl_seconds
 
 
 def plan_outlasting(bucket: Bucket, operation: str, now_ms: int) -> Refill | None:

@@ -6,7 +6,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 from .bucket_codec import FIELDS, OPERATIONS
-from .clauses import Field
+from .clauses import Clause, Field
 from .expressions import Expression
 from .schema import bucket_attr
 
@@ -34,20 +34,25 @@ class LimitFields:
 limit_fields = lru_cache(maxsize=4096)(LimitFields)
 
 
-def forget_oldest(e: Expression, nothing: str) -> None:
-    """Make room for the id of an operation."""
-    for older, newer in pairwise(reversed(OPERATIONS)):
-        e.set(older, f"if_not_exists({e.name(newer)}, {nothing})")
+def remembering(*, is_whole: bool) -> list[tuple[Clause, type]]:
+    """Two clauses, with the types of their values: make room for the id of an operation, and
+    remember it. An item that is whole remembers as many as it can, so that they only move up,
+    which costs servers less. Others need an empty text for what they lack."""
+    room: tuple[Clause, type] = (_move_up, type(None)) if is_whole else (_make_room, str)
+    return [room, (_not_done_yet, str)]
 
 
-def shift(e: Expression, value: str) -> None:
-    """The same on an item that has all of them, as it should. It costs servers less."""
+def _move_up(e: Expression, value: str) -> None:
     for older, newer in pairwise(reversed(OPERATIONS)):
         e.set(older, e.name(newer))
 
 
-def not_done_yet(e: Expression, operation: str) -> None:
-    """Not remember this operation, and remember it."""
+def _make_room(e: Expression, nothing: str) -> None:
+    for older, newer in pairwise(reversed(OPERATIONS)):
+        e.set(older, f"if_not_exists({e.name(newer)}, {nothing})")
+
+
+def _not_done_yet(e: Expression, operation: str) -> None:
     remembered = ", ".join(e.name(name) for name in OPERATIONS)
     e.require("not done yet", f"NOT ({operation} IN ({remembered}))")
     e.set(OPERATIONS[0], operation)

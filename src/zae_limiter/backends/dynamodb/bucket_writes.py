@@ -23,11 +23,11 @@ from .bucket_fields import (
     SHARDS,
     TTL,
     LimitFields,
-    forget_oldest,
     limit_fields,
-    not_done_yet,
+    remembering,
 )
 from .clauses import Clause, Clauses, Update, Value
+from .fillings import filling
 from .takings import taking
 
 Change = Refill | Fill | Drain | Borrow | Speculate | Adjust
@@ -58,16 +58,20 @@ def change(
     key = bucket_key_text(address)
     if isinstance(write, Drain | Speculate):
         return taking(fixed, key, write, is_whole=is_whole)
-    remembering: Clauses = [(forget_oldest, ""), (not_done_yet, write.operation)]
-    return Update.of(fixed, key, [*remembering, *_clauses(write)])
+    if isinstance(write, Fill):
+        return filling(fixed, key, write, is_whole=is_whole)
+    return Update.of(fixed, key, [*_remembered(write), *_clauses(write)])
 
 
-def _clauses(write: Refill | Fill | Borrow | Adjust) -> Terms:
+def _remembered(write: Refill | Borrow | Adjust) -> Clauses:
+    (make_room, _), (remember, _) = remembering(is_whole=False)
+    return [(make_room, ""), (remember, write.operation)]
+
+
+def _clauses(write: Refill | Borrow | Adjust) -> Terms:
     match write:
         case Refill():
             return _refill(write)
-        case Fill():
-            return _fill(write)
         case Borrow():
             return _borrow(write)
         case Adjust():
@@ -92,24 +96,6 @@ def _borrow(write: Borrow) -> Terms:
 def _acquired(acquires: int) -> Terms:
     if acquires:
         yield ACQUIRES.add, acquires
-
-
-def _fill(write: Fill) -> Terms:
-    yield LIMITS.equals, write.fingerprint
-    yield SHARDS.equals, write.shard_count
-    yield DORMANT.is_absent, None
-    yield REFILLED_AT.at_most, write.refilled_by_ms
-    yield REFILLED_AT.set, write.at_ms
-    for name, tokens_milli in write.leaves_milli.items():
-        limit = limit_fields(name)
-        yield limit.tokens.at_least, write.floors_milli[name]
-        yield limit.tokens.set, tokens_milli
-        yield limit.remainder.set, 0
-        yield from _moved(limit, 0, write.takes_milli.get(name, 0))
-    yield from _acquired(write.acquires)
-    yield CASCADE.set, write.cascade
-    yield (TTL.remove if write.expires_at_s is None else TTL.set), write.expires_at_s
-    yield (PARENT.remove if write.parent_id is None else PARENT.set), write.parent_id
 
 
 def _refill(write: Refill) -> Terms:

@@ -14,10 +14,8 @@ from .bucket_fields import (
     REFILLED_AT,
     SHARDS,
     TTL,
-    forget_oldest,
     limit_fields,
-    not_done_yet,
-    shift,
+    remembering,
 )
 from .clauses import Clause, Fixed, Form, KeyText, Update, Value
 
@@ -25,7 +23,7 @@ Names = tuple[str, ...]
 
 
 def taking(fixed: Fixed, key: KeyText, write: Drain | Speculate, *, is_whole: bool) -> Update:
-    """The request. An item that is whole remembers as many operations as it can."""
+    """The request."""
     names = tuple([name for name, amount_milli in write.takes_milli.items() if amount_milli])
     roofed = tuple(write.roofs_milli)
     form = _form(fixed, isinstance(write, Speculate), names, roofed, write.acquires > 0, is_whole)
@@ -36,7 +34,6 @@ def taking(fixed: Fixed, key: KeyText, write: Drain | Speculate, *, is_whole: bo
 def _form(
     fixed: Fixed, is_unseen: bool, names: Names, roofed: Names, counts: bool, is_whole: bool
 ) -> Form:
-    first: tuple[Clause, type] = (shift, type(None)) if is_whole else (forget_oldest, str)
     parts: list[Clause] = [SHARDS.equals, REFILLED_AT.at_least]
     if is_unseen:
         parts.append(TTL.is_absent_or_above)
@@ -47,7 +44,8 @@ def _form(
             parts.append(limit.tokens.at_most)
     if counts:
         parts.append(ACQUIRES.add)
-    clauses = [first, (not_done_yet, str), (LIMITS.equals, str), *((part, int) for part in parts)]
+    numbers = [(part, int) for part in parts]
+    clauses = [*remembering(is_whole=is_whole), (LIMITS.equals, str), *numbers]
     return Form(fixed, *zip(*clauses, strict=True))
 
 
