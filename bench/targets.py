@@ -14,6 +14,7 @@ _EXISTING = f"{OURS}-0.17.0"
 # Where 0.17.0 makes as many calls as we do, so that their CPU can be compared.
 _SAME_CALLS = {
     "shared-one-key": "a warm acquire",
+    "shared-full": "an acquire from a full bucket",
     "shared-50-keys": "50 tasks with a key for each",
     "shared-cascade-2": "an acquire with a parent",
     "shared-adjust": "an acquire and its adjustment",

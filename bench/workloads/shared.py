@@ -1,7 +1,7 @@
 """Limits that many machines share: DynamoDB, and what others do with Redis.
 
 Buckets are in use: their limits are so large that they never bind, and refill so slowly that
-they are not at their ceilings.
+they are not at their ceilings, but for the one that is said to be full.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from .workload import Case, Scale, Workload
 
 _MONTH_S = 30 * 86_400
 _QUOTAS = (Quota("requests", 10_000_000, _MONTH_S), Quota("tokens", 1_000_000_000, _MONTH_S))
+# What was taken has come back before the next asks.
+_QUICK_QUOTAS = (Quota("requests", 1_000_000, 1), Quota("tokens", 100_000_000, 1))
 # Nine of ten customers have taken all there is; the tenth has room for as long as it lasts.
 _ENTITIES, _DRAINED = 10, 9
 _SMALL_QUOTAS = (Quota("requests", 100_000, _MONTH_S), Quota("tokens", 10_000_000, _MONTH_S))
@@ -72,6 +74,12 @@ LAST = Shared("shared-last", "The server, at the end of the run", (BARE,))
 WORKLOADS: Sequence[Workload] = (
     FIRST,
     Shared("shared-one-key", "Shared: one key, one call at a time", (*_OURS, *_OTHERS)),
+    Shared(
+        "shared-full",
+        "Shared: 50 full keys at random, one call at a time",
+        _OURS,
+        {"entities": 50, "populate": True, "quotas": _QUICK_QUOTAS},
+    ),
     Shared(
         "shared-50-keys",
         "Shared: 50 tasks, a key for each",
