@@ -174,6 +174,17 @@ def test_a_refill_goes_from_the_image_to_what_is_left_after_taking() -> None:
     assert after.expires_at_s == (NOW_MS + 5000) // 1000 + 420
 
 
+@pytest.mark.parametrize("used_milli", [0, 10_000, 60_000])
+def test_an_item_that_lost_count_of_its_own_writes_begins_anew(used_milli: int) -> None:
+    uncounted = take(FULL, {"rpm": used_milli}, 1)
+    intent = wants(tpm=1000, wcu=1250)._replace(metered=True)
+    planned = plan(intent, uncounted, "op", NOW_MS + 1)
+    assert isinstance(planned, Refill)
+    outcome = apply(planned, uncounted)
+    assert isinstance(outcome, Granted)
+    assert outcome.bucket.cells[WCU].tokens_milli == 1_000_000 - 1250
+
+
 def test_a_bucket_that_does_not_exist_starts_full() -> None:
     write = plan_create(wants(rpm=4000), "op", NOW_MS)
     assert isinstance(write, Create)

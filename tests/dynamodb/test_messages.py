@@ -203,6 +203,19 @@ async def test_a_bucket_that_cannot_be_read_is_named_and_others_work(
     assert await balance(repository, "good") == {"rpm": 98_000, "tpm": 998_000}
 
 
+@pytest.mark.parametrize("limit", ["rpm", "wcu"])
+async def test_a_bucket_that_lacks_a_limit_gets_it_back(
+    repository: Repository, table: OwnTable, limit: str
+) -> None:
+    """Whoever took it away: for those who saw the bucket before, and for those who did not."""
+    attributes = [f"b_{limit}_{field}" for field in ("tk", "cp", "ra", "rp", "tc", "rm")]
+    for limiter in (limiter_on(repository), limiter_on(repository)):
+        damage(table, BUCKET, **dict.fromkeys(attributes))
+        for _ in range(2):
+            await take(limiter, "bad")
+    assert (await balance(repository, "bad"))["tpm"] == 1_000_000 - 5 * 1_000
+
+
 @pytest.mark.parametrize("what", BAD_BUCKETS)
 async def test_a_bucket_that_cannot_be_read_is_left_out_of_lists_and_named(
     repository: Repository, table: OwnTable, what: str

@@ -238,11 +238,19 @@ def _clamp(bucket: Bucket, name: str) -> Cell:
 def at(bucket: Bucket, limits: LimitSet, now_ms: int, *, metered: bool = False) -> Bucket:
     """The bucket as it stands now under these limits."""
     refilled = refill(bucket, now_ms)
-    # A client that knows nothing of fingerprints may have taken a limit away.
-    has_all = limits.by_name.keys() <= refilled.cells.keys()
-    if has_all and refilled.fingerprint == limits.fingerprint:
+    if carries(refilled, limits, metered=metered):
         return _forget_full(refilled) if refilled.dormant else refilled
     return stamp(refilled, limits, metered=metered)
+
+
+def carries(bucket: Bucket, limits: LimitSet, *, metered: bool) -> bool:
+    """Whether these limits are in force. A client that knows nothing of fingerprints may have
+    taken one away."""
+    return (
+        bucket.fingerprint == limits.fingerprint
+        and limits.by_name.keys() <= bucket.cells.keys()
+        and (not metered or WCU in bucket.cells)
+    )
 
 
 def _forget_full(bucket: Bucket) -> Bucket:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from .composite import Bucket, at, covers, full_bucket, owned, take, time_to_fill_ms
+from .composite import Bucket, at, carries, covers, full_bucket, owned, take, time_to_fill_ms
 from .limit import LimitSet
 from .naming import WCU
 from .shards import MAX_SHARDS
@@ -127,10 +127,9 @@ def plan(
 def _plan_fill(intent: Intent, bucket: Bucket, operation: str, now_ms: int) -> Fill | None:
     """A taking from a full bucket that does not depend on who used it last, if that was a while
     ago and they took about as much."""
-    limits, takes_milli = intent.limits, intent.takes_milli
-    is_same = bucket.fingerprint == limits.fingerprint and not bucket.dormant
-    if not is_same or not limits.by_name.keys() <= bucket.cells.keys():
+    if bucket.dormant or not carries(bucket, intent.limits, metered=intent.metered):
         return None
+    takes_milli = intent.takes_milli
     now_ms = max(now_ms, bucket.refilled_at_ms)
     since_ms = min(now_ms - bucket.refilled_at_ms, 2 * _usual_gap_ms(intent, bucket))
     floors_milli, leaves_milli = {}, {}
