@@ -28,6 +28,7 @@ from zae_limiter import (
 from zae_limiter.backends.memory import MemoryStore
 from zae_limiter.flows.bounded import Bounded
 from zae_limiter.flows.config_cache import ConfigCache
+from zae_limiter.flows.readings import Readings
 from zae_limiter.flows.scope import MAX_IMAGES, Scope
 from zae_limiter.flows.turnstile import Turnstiles
 from zae_limiter.testing import ManualClock
@@ -122,6 +123,7 @@ def stranger(repository: Repository, cache_ttl: float = 60) -> Repository:
     scope: Scope = replace(
         inner.scope,
         cache=ConfigCache(cache_ttl),
+        readings=Readings(),
         turnstiles=Turnstiles(),
         images=Bounded(MAX_IMAGES),
     )

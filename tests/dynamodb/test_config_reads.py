@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Coroutine
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from typing import Any, NamedTuple
 
 import pytest
@@ -48,6 +49,15 @@ class Client:
             await flow
         assert (bill.cost.wcu, bill.cost.refused) == (0, 0)
         return asked(bill.cost.calls, bill.cost.rcu)
+
+    async def all_at_once(self, entity_ids: Sequence[str]) -> Asked:
+        """What it costs if as many ask at the same time."""
+
+        async def ask() -> None:
+            asking = (resolve(self.scope, entity_id, "gpt-4") for entity_id in entity_ids)
+            await asyncio.gather(*asking)
+
+        return await self.cost(ask())
 
     async def resolve(self, entity_id: str, resource: str = "gpt-4") -> Asked:
         return await self.cost(resolve(self.scope, entity_id, resource))
@@ -113,6 +123,17 @@ async def test_the_mode_of_outages_is_one_record_unless_it_is_fresh(client: Clie
 async def test_any_number_of_entities_read_what_they_share_once(client: Client) -> None:
     await client.resolve("first")
     assert {await client.resolve(f"key-{number}") for number in range(100)} == {asked(1, 1)}
+
+
+async def test_who_ask_at_the_same_time_read_once(client: Client) -> None:
+    """First at an entity, then of what entities share."""
+    assert await client.all_at_once(["a"] * 20) == asked(1, 5)
+    client.clock.advance(30)
+    entity_ids = [f"key-{number}" for number in range(20)]
+    assert await client.all_at_once(entity_ids) == asked(20, 20)
+    client.clock.advance(30)
+    assert await client.all_at_once(entity_ids) == asked(1, 2)
+    assert await client.all_at_once(["a"] * 20) == asked(1, 1)
 
 
 class Partition:

@@ -18,6 +18,7 @@ from zae_limiter.core.writes import Outcome, Write
 from zae_limiter.flows.bounded import Bounded
 from zae_limiter.flows.config_cache import ConfigCache
 from zae_limiter.flows.lanes import Lanes
+from zae_limiter.flows.readings import Readings
 from zae_limiter.flows.refusals import Refusals
 from zae_limiter.flows.scope import MAX_IMAGES, Scope
 from zae_limiter.flows.turnstile import Turnstiles
@@ -239,6 +240,7 @@ def _as_another(scope: Scope) -> Scope:
     return replace(
         scope,
         cache=ConfigCache(60),
+        readings=Readings(),
         turnstiles=Turnstiles(),
         images=Bounded(MAX_IMAGES),
         shard_counts=Bounded(MAX_IMAGES),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import get_args
 
@@ -358,6 +359,40 @@ async def test_a_read_that_a_change_overtakes_is_not_remembered(world: World) ->
     await capacity(limiter)
     assert changed
     assert await capacity(limiter) == 2
+
+
+async def test_who_asks_after_a_change_does_not_hear_what_was_read_before() -> None:
+    """Though that reading has not ended yet."""
+    async with await Repository.open(url="memory://") as repository:
+        await repository.set_system_defaults(rpm(1))
+        scope, limiter = repository.scope, RateLimiter(repository)
+        configs = scope.store.configs
+        read, answered = configs.read, asyncio.Event()
+
+        class Slow:
+            """The first answer takes its time."""
+
+            reads = 0
+
+            def __getattr__(self, name: str) -> object:
+                return getattr(configs, name)
+
+            async def read(self, *arguments: object) -> object:
+                self.reads += 1
+                page = await read(*arguments)  # type: ignore[arg-type]
+                if self.reads == 1:
+                    await answered.wait()
+                return page
+
+        scope.store.configs = slow = Slow()  # type: ignore[misc,assignment]
+        before = [asyncio.ensure_future(capacity(limiter)) for _ in range(2)]
+        await asyncio.sleep(0)
+        await repository.set_system_defaults(rpm(2))
+        assert await capacity(limiter) == 2
+        answered.set()
+        assert await asyncio.gather(*before) == [1, 1]
+        assert slow.reads == 2
+        assert await capacity(limiter) == 2
 
 
 class Interrupted(ConfigCache):

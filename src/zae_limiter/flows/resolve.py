@@ -33,7 +33,7 @@ async def resolve(scope: Scope, entity_id: str, resource: str) -> Resolution:
             last = None
     shared = cache.shared(resource, now_ms)
     if last is None and cache.ttl_ms:
-        named = cache.named(now_ms) or await _find_named(scope, generation, now_ms)
+        named = cache.named(now_ms) or await _find_named(scope, generation)
         if named.entity_ids is not None and entity_id not in named.entity_ids:
             if isinstance(shared, Defaults):
                 cache.hits += 1
@@ -42,17 +42,20 @@ async def resolve(scope: Scope, entity_id: str, resource: str) -> Resolution:
     return await _decide(scope, entity_id, resource, generation, last, shared)
 
 
-async def _find_named(scope: Scope, generation: int, now_ms: int) -> Named:
-    configs = scope.store.configs
-    found = await configs.entities_with_records(scope.namespace_id, _MAX_NAMED)
-    named = Named(now_ms, found)
+async def _find_named(scope: Scope, generation: int) -> Named:
+    async def find() -> Named:
+        now_ms = scope.io.now_ms()
+        configs = scope.store.configs
+        return Named(now_ms, await configs.entities_with_records(scope.namespace_id, _MAX_NAMED))
+
+    named = await scope.readings.share(scope.io, (generation, "named"), find)
     scope.cache.keep_named(generation, named)
     return named
 
 
 async def resolve_afresh(scope: Scope, entity_id: str, resource: str) -> Resolution:
-    """From the store, whatever the cache says."""
-    return await _decide(scope, entity_id, resource, scope.cache.generation, None, {})
+    """From the store, whatever the cache says, and others read."""
+    return await _decide(scope, entity_id, resource, scope.cache.generation, None, {}, afresh=True)
 
 
 async def _decide(
@@ -62,6 +65,8 @@ async def _decide(
     generation: int,
     last: Verdict | None,
     shared: Defaults | Records,
+    *,
+    afresh: bool = False,
 ) -> Resolution:
     """Read what is not known. `last`: a verdict that knows what the entity's own records say.
     `generation`: that of the cache before it was asked for what is known."""
@@ -71,9 +76,9 @@ async def _decide(
         wanted = own_slots(entity_id, resource) + wanted
     page = _NOTHING_READ
     if wanted:
-        cache.misses += len(wanted)
         asker = entity_id if last is None else None
-        page = await scope.store.configs.read(scope.namespace_id, wanted, asker)
+        together = None if afresh or not cache.ttl_ms else generation
+        now_ms, page = await _read(scope, wanted, asker, together)
     if not isinstance(shared, Defaults):
         shared = _keep_shared(cache, generation, resource, shared, page, now_ms)
     since_ms = now_ms if last is None else last.since_ms
@@ -82,6 +87,22 @@ async def _decide(
     until_ms = min(since_ms, shared.since_ms) + cache.ttl_ms
     cache.keep(generation, entity_id, Verdict(resource, since_ms, until_ms, resolution), now_ms)
     return resolution
+
+
+async def _read(
+    scope: Scope, wanted: Slots, asker: str | None, generation: int | None
+) -> tuple[int, ConfigPage]:
+    """Records, and since when they are known. Those of a generation are read together with
+    whoever wants them too: who comes after a change must not be told what was read before."""
+
+    async def read() -> tuple[int, ConfigPage]:
+        scope.cache.misses += len(wanted)
+        now_ms = scope.io.now_ms()
+        return now_ms, await scope.store.configs.read(scope.namespace_id, wanted, asker)
+
+    if generation is None:
+        return await read()
+    return await scope.readings.share(scope.io, (generation, wanted, asker), read)
 
 
 def _stale(resource: str, fresh: Records) -> Slots:

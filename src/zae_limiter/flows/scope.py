@@ -13,6 +13,7 @@ from ..ports.repository_protocol import RepositoryProtocol
 from .bounded import Bounded
 from .config_cache import ConfigCache
 from .lanes import Lanes
+from .readings import Readings
 from .refusals import Refusals
 from .turnstile import Turnstiles
 
@@ -44,6 +45,7 @@ class Scope:
     `images`: buckets as they were last seen here, to plan the next write from.
     `shard_counts`: into how many items a bucket has been split, where more than one.
     `preferred_shards`: which item of a bucket that was split this process keeps to.
+    `readings`: what is being read of the configuration.
     `lanes`: who is writing to which item. `coalesces`: writes that meet there go together.
     `linger_s`: how long a write waits for others that may come.
     """
@@ -52,6 +54,7 @@ class Scope:
     io: Io
     namespace_id: str
     cache: ConfigCache = field(default_factory=ConfigCache)
+    readings: Readings = field(default_factory=Readings)
     turnstiles: Turnstiles = field(default_factory=Turnstiles)
     images: Images = field(default_factory=lambda: Bounded[BucketAddress, Bucket](MAX_IMAGES))
     shard_counts: Bounded[BucketAddress, int] = field(default_factory=lambda: Bounded(MAX_IMAGES))
