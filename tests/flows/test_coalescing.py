@@ -298,9 +298,55 @@ async def test_each_gives_back_its_own_part_of_a_shared_write(driver: Driver, ur
         assert bucket.acquires == 1 + 5
 
 
-async def test_the_new_limits_of_an_item_are_taken_over_one_by_one(
+async def test_the_new_limits_of_an_item_are_taken_over_by_all_at_once(
     driver: Driver, url: str
 ) -> None:
+    """Another process has changed the limits while many waited: one of them looks, and they go
+    on together."""
+    async with crowd(driver, url, [RPM]) as it:
+        await take(it.limiter, rpm=0)
+        other = it.other()
+        await other.set_system_defaults([Limit.per_minute("rpm", 50)])
+        await take(other, rpm=0)
+        it.buckets.writes.clear()
+        misses = it.scope.cache.misses
+        outcomes = await it.meet(*(take(it.limiter, rpm=1) for _ in range(60)))
+        assert outcomes == [True] * 50 + [False] * 10
+        # One write that finds the other limits, and one that goes by them, for the first and for
+        # those behind it, who do not all fit.
+        assert it.buckets.written() <= 5
+        assert it.scope.cache.misses - misses == 2 * 4
+        assert await it.tokens() == 0
+
+
+async def test_who_brought_the_old_limits_keeps_them(driver: Driver, url: str) -> None:
+    """Though others who waited with them go by the new ones."""
+    async with crowd(driver, url, [RPM]) as it:
+        await take(it.limiter, rpm=0)
+        other = it.other()
+        await other.set_system_defaults([Limit.per_minute("rpm", 50)])
+        await take(other, rpm=0)
+
+        async def bring(amount: int) -> bool:
+            async with it.limiter.acquire("key-1", "gpt-4", {"rpm": amount}, limits=[RPM]):
+                return True
+
+        works = [
+            take(it.limiter, rpm=1),
+            take(it.limiter, rpm=51),
+            bring(2),
+            take(it.limiter, rpm=3),
+        ]
+        it.buckets.writes.clear()
+        assert await it.meet(*works) == [True, False, True, True]
+        bucket = await it.bucket()
+        assert bucket.cells["rpm"].consumed_milli == 6000
+        restamps = [w for _, w in it.buckets.writes if isinstance(w, Refill)]
+        assert LimitSet.of([RPM]).fingerprint in [w.after.fingerprint for w in restamps]
+        assert bucket.fingerprint != LimitSet.of([RPM]).fingerprint
+
+
+async def test_who_asks_for_a_limit_that_is_gone_is_told_alone(driver: Driver, url: str) -> None:
     """Another process has changed the limits; who asks for one that is gone is told so, and
     nobody else is."""
     limits = [RPM, Limit.per_minute("tpm", 100)]

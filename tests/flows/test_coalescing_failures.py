@@ -191,8 +191,9 @@ class Odd(BaseException):
 
 
 async def test_an_interrupt_is_the_pilot_s_also_when_its_own_part_was_done(url: str) -> None:
-    """The limits have changed, so those who met are charged one by one, all by the pilot; it
-    is interrupted when it has charged its own part and charges the next."""
+    """The limits have changed, and one of those who met brought the old ones. So they are
+    charged one by one, all by the pilot; it is interrupted when it has charged its own part and
+    charges the next."""
     async with crowd("blocking", url, [RPM]) as it:
         await ready(it)
         other = it.other()
@@ -206,9 +207,13 @@ async def test_an_interrupt_is_the_pilot_s_also_when_its_own_part_was_done(url: 
                 it.buckets.before = None
                 raise interrupt
 
+        async def bring(amount: int) -> None:
+            async with it.limiter.acquire("key-1", "gpt-4", {"rpm": amount}, limits=[RPM]):
+                pass
+
         it.buckets.before = strike
-        works = [take(it.limiter, rpm=n) for n in (0, 10, 20, 30)]
-        first, pilot, *others = await it.meet(*works)
+        works = [take(it.limiter, rpm=0), take(it.limiter, rpm=10), bring(20)]
+        first, pilot, *others = await it.meet(*works, take(it.limiter, rpm=30))
         assert first is True
         assert pilot is interrupt
         assert [type(other) for other in others] == [RateLimiterUnavailable] * 2

@@ -83,7 +83,8 @@ def _charge(
         intent_for(scope, resolution, limits, wanted_milli, acquires),
         wanted_milli,
         is_leaf,
-        overridden=limits is not resolution.limits,
+        # Whoever brings the limits that are stored anyway wants them, even if those change.
+        overridden=request.override is not None or limits is not resolution.limits,
     )
 
 

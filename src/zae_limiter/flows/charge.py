@@ -71,7 +71,7 @@ class Charge:
 
 
 class LimitsDiffer(Exception):
-    """The item carries other limits than a joint charge: its parts have to go one by one."""
+    """The item carries other limits than a joint charge."""
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ from ..core.composite import take as taken_from
 from ..core.exceptions import StorageUnavailable, ValidationError
 from ..core.ledger import Entry
 from ..core.naming import WCU
+from .adopt import adopt, look_again
 from .charge import ONE_WRITE_MILLI, Charge, LimitsDiffer, Shortage, Taken, shortage
 from .flight import fly
 from .lanes import Rider
@@ -59,6 +60,9 @@ async def _take_together(
         try:
             outcome = await _fly(scope, flying, speculative, take_here)
         except LimitsDiffer:
+            flying = waiting = await _look_again(scope, waiting)
+            if len({charge.limits.fingerprint for _, charge in waiting}) == 1:
+                continue
             break
         if isinstance(outcome, Taken):
             waiting = [(rider, charge) for rider, charge in waiting if rider.outcome is None]
@@ -70,11 +74,19 @@ async def _take_together(
                 rider.outcome = shortage(charge, [left])
             return
     for rider, charge in waiting:
+        rider.outcome = await take_here(scope, charge, speculative)
+
+
+async def _look_again(scope: Scope, waiting: Group) -> list[tuple[Rider, Charge]]:
+    """Go by the limits that are in force now. Returns those who still can."""
+    resolution = await look_again(scope, waiting[0][1])
+    for rider, charge in waiting:
         try:
-            rider.outcome = await take_here(scope, charge, speculative)
+            adopt(scope, charge, resolution)
         except ValidationError as error:
             # It asks for a limit that is gone, which concerns none of the others.
             rider.outcome = error
+    return [(rider, charge) for rider, charge in waiting if rider.outcome is None]
 
 
 def _likely(scope: Scope, waiting: Group) -> Group:

@@ -10,19 +10,17 @@ from ..core.exceptions import StorageUnavailable
 from ..core.judge import NEVER
 from ..core.planner import Crowded, Short, plan, plan_create, plan_first, plan_restamp
 from ..core.writes import Absent, Granted, Outcome, Refused, Write
+from .adopt import adopt, look_again
 from .charge import (
     Charge,
     LimitsDiffer,
     Shortage,
     Taken,
-    intent_for,
     paying,
-    require_known,
     shortage,
 )
 from .dispatch import dispatch
 from .joint import take_joined
-from .resolve import resolve_afresh
 from .scope import Scope
 from .send import send
 from .shards import draw, make_shard, others, prefer, split_shard
@@ -178,19 +176,7 @@ async def _adopt(scope: Scope, charge: Charge) -> None:
         return
     if charge.is_joint:
         raise LimitsDiffer
-    charge.overridden = True
-    resolution = await resolve_afresh(scope, charge.address.entity_id, charge.address.resource)
-    if resolution.limits is None:
-        return
-    if charge.is_leaf:
-        require_known(charge.wanted_milli, resolution.limits, "consume")
-    intent = intent_for(
-        scope, resolution, resolution.limits, charge.wanted_milli, charge.intent.acquires
-    )
-    if intent.takes_milli != charge.intent.takes_milli:
-        # What was tried before must not be taken for this, should it land late.
-        charge.operation = scope.io.operation_id()
-    charge.intent = intent
+    adopt(scope, charge, await look_again(scope, charge))
 
 
 async def _restamp(scope: Scope, charge: Charge, bucket: Bucket) -> None:
