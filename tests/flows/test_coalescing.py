@@ -362,6 +362,25 @@ async def test_who_asks_for_a_limit_that_is_gone_is_told_alone(driver: Driver, u
         assert await it.tokens() == 1000
 
 
+async def test_who_is_left_behind_takes_the_new_limits_over_too(driver: Driver, url: str) -> None:
+    """One flies first, since the bucket was last seen to be short for the others, and finds the
+    other limits."""
+    async with crowd(driver, url, [RPM, Limit.per_minute("tpm", 100)]) as it:
+        await take(it.limiter, tpm=100)
+        other = it.other()
+
+        async def change(address: BucketAddress, write: Write) -> None:
+            it.buckets.after = None
+            await other.set_system_defaults([Limit.per_minute("rpm", 50)])
+            await take(other, rpm=0)
+
+        it.buckets.after = change
+        asked = [{"rpm": 0}, {"rpm": 1}, {"tpm": 1}]
+        first, second, third = await it.meet(*(take(it.limiter, "key-1", **a) for a in asked))
+        assert (first, second) == (True, True)
+        assert isinstance(third, ValidationError)
+
+
 async def test_company_is_waited_for_if_asked_to(
     driver: Driver, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

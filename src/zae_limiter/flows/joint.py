@@ -58,7 +58,9 @@ async def _take_together(
         charge.begun_ms = boarded_ms
     for _ in range(_MAX_FLIGHTS):
         try:
-            outcome = await _fly(scope, flying, speculative, take_here)
+            # Others are concerned by what even one finds out.
+            joint = flying[0][1] if len(waiting) == 1 else _joint([c for _, c in flying])
+            outcome = await _fly(scope, joint, flying, speculative, take_here)
         except LimitsDiffer:
             flying = waiting = await _look_again(scope, waiting)
             if len({charge.limits.fingerprint for _, charge in waiting}) == 1:
@@ -100,11 +102,9 @@ def _likely(scope: Scope, waiting: Group) -> Group:
 
 
 async def _fly(
-    scope: Scope, group: Group, speculative: bool, take_here: TakeHere
+    scope: Scope, joint: Charge, group: Group, speculative: bool, take_here: TakeHere
 ) -> Taken | Shortage:
     """Charge all of them at once, or none."""
-    charges = [charge for _, charge in group]
-    joint = _joint(charges) if len(charges) > 1 else charges[0]
     try:
         outcome = await take_here(scope, joint, speculative)
     except BaseException as error:
@@ -112,7 +112,7 @@ async def _fly(
             if isinstance(error, StorageUnavailable):
                 # Once for all: while each asked for itself, the item would forget the write.
                 await find_out(scope, joint)
-            _share_what_is_known(joint, charges)
+            _share_what_is_known(joint, group)
         raise
     if isinstance(outcome, Taken):
         _share(joint, group)
@@ -167,9 +167,9 @@ def _share(joint: Charge, group: Group) -> None:
         rider.outcome = Taken(charge)
 
 
-def _share_what_is_known(joint: Charge, charges: Sequence[Charge]) -> None:
+def _share_what_is_known(joint: Charge, group: Group) -> None:
     """Let each give back its part of what landed, and find out about the rest for itself."""
-    for charge in charges:
+    for _, charge in group:
         charge.entries = [_part(charge, entry) for entry in joint.entries]
         charge.sent = [(operation, _part(charge, entry)) for operation, entry in joint.sent]
 
