@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from itertools import zip_longest
 from typing import Any
 
 from ...core.composite import REMEMBERED_OPERATIONS, Bucket, BucketAddress, Cell
@@ -66,7 +65,8 @@ def encode_bucket(address: BucketAddress, bucket: Bucket) -> Item:
         "GSI3SK": schema.gsi3_sk_bucket(resource, shard),
         "GSI4PK": namespace_id,
         "GSI4SK": schema.gsi4_sk_bucket(entity_id, resource, shard),
-        **dict(zip_longest(OPERATIONS, bucket.recent, fillvalue="")),
+        **dict.fromkeys(OPERATIONS, ""),
+        **dict(zip(OPERATIONS, bucket.recent, strict=False)),
     }
     if bucket.parent_id is not None:
         values["parent_id"] = bucket.parent_id

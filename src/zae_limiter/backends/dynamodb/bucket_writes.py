@@ -30,7 +30,8 @@ from .clauses import Clause, Clauses, Update, Value
 from .fillings import filling
 from .takings import taking
 
-Change = Refill | Fill | Drain | Borrow | Speculate | Adjust
+Taking = Drain | Speculate | Fill
+Change = Taking | Refill | Borrow | Adjust
 Pair = tuple[str, str]
 Terms = Iterator[tuple[Clause, Value]]
 _ALL_OLD = ("ReturnValuesOnConditionCheckFailure", "ALL_OLD")
@@ -53,7 +54,7 @@ def change(
     table_name: str, address: BucketAddress, write: Change, *more: Pair, is_whole: bool = False
 ) -> Update:
     """The parameters of an `UpdateItem`, and `more`. An item that does not fit comes back.
-    They may make no sense to one that is not whole, if it is said to be."""
+    Those of a taking may make no sense to one that is not whole, if it is said to be."""
     fixed = (("TableName", table_name), _ALL_OLD, *more)
     key = bucket_key_text(address)
     if isinstance(write, Drain | Speculate):

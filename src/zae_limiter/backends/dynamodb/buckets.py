@@ -11,7 +11,7 @@ from ...core.writes import ABSENT, Adjust, Create, Granted, Outcome, Refused, Wr
 from ..damage import leave_out
 from . import schema
 from .bucket_codec import address_of, bucket_key, decode_bucket
-from .bucket_writes import ALL_NEW, Change, change, creation, known_part
+from .bucket_writes import ALL_NEW, Change, Taking, change, creation, known_part
 from .fields import record_name
 from .pages import Query, read_pages
 from .table import Table
@@ -56,7 +56,7 @@ class DynamoBuckets:
             return _outcome(address, write, refusal.item)
         except RequestInvalid:
             await self._blame([address])
-            if not is_whole:
+            if not (is_whole and isinstance(write, Taking)):
                 raise
             return await self._change(address, write, is_whole=False)
         return Granted(decode_bucket(address, answer["Attributes"]))
