@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.drivers import Driver, balance, connect_repository, limiter_on, open_repository
+from tests.drivers import Driver, balance, connect_repository, limiter_on, open_repository, stranger
 from tests.servers.chaos import ChaosProxy, service_error
 from tests.servers.processes import Server
 from tests.servers.tables import OwnTable
@@ -209,7 +209,7 @@ async def test_a_bucket_that_lacks_a_limit_gets_it_back(
 ) -> None:
     """Whoever took it away: for those who saw the bucket before, and for those who did not."""
     attributes = [f"b_{limit}_{field}" for field in ("tk", "cp", "ra", "rp", "tc", "rm")]
-    for limiter in (limiter_on(repository), limiter_on(repository)):
+    for limiter in (limiter_on(repository), limiter_on(stranger(repository))):
         damage(table, BUCKET, **dict.fromkeys(attributes))
         for _ in range(2):
             await take(limiter, "bad")
