@@ -13,6 +13,7 @@ from .flows import namespaces
 from .flows.bounded import Bounded
 from .flows.config_cache import ConfigCache
 from .flows.opening import choose_namespace, choose_stack, choose_url
+from .flows.readings import Readings
 from .flows.refusals import DEFAULT_TTL_SECONDS, Refusals
 from .flows.scope import DEFAULT_TTL_MULTIPLIER, MAX_IMAGES, Images, Scope
 from .ports.io import Io
@@ -146,12 +147,14 @@ class RepositoryBase:
         return multiplier
 
     def _scope_of(self, record: NamespaceRecord, bucket_ttl_multiplier: int) -> Scope:
-        """The same store and driver, another namespace. Addresses name theirs, so what is keyed
-        by them is shared; configuration is not."""
+        """A scope for another namespace of the store. What is keyed by bucket addresses is shared,
+        since an address names its namespace. The configuration cache is new, and so are the
+        readings that fill it: a reading counts for one cache's generation only."""
         return replace(
             self.scope,
             namespace_id=record.namespace_id,
             cache=ConfigCache(self.scope.cache.ttl_seconds),
+            readings=Readings(),
             bucket_ttl_multiplier=bucket_ttl_multiplier,
         )
 

@@ -48,7 +48,9 @@ async def _find_named(scope: Scope, generation: int) -> Named:
         configs = scope.store.configs
         return Named(now_ms, await configs.entities_with_records(scope.namespace_id, _MAX_NAMED))
 
-    named = await scope.readings.share(scope.io, (generation, "named"), find)
+    named = await scope.readings.share(
+        scope.io, (scope.namespace_id, generation, "named"), find
+    )
     scope.cache.keep_named(generation, named)
     return named
 
@@ -102,7 +104,8 @@ async def _read(
 
     if generation is None:
         return await read()
-    return await scope.readings.share(scope.io, (generation, wanted, asker), read)
+    what = (scope.namespace_id, generation, wanted, asker)
+    return await scope.readings.share(scope.io, what, read)
 
 
 def _stale(resource: str, fresh: Records) -> Slots:
