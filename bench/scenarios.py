@@ -13,8 +13,8 @@ from tests.drivers import Awaited, Driver, limiter_on, open_repository
 
 from zae_limiter import Limit, RateLimiter, RateLimitExceeded, Repository
 from zae_limiter.backends.dynamodb.store import DynamoStore
-from zae_limiter.core.composite import BucketAddress
-from zae_limiter.flows.shards import read_all, split_shard
+from zae_limiter.core.bucket import BucketAddress
+from zae_limiter.flows.shards.items import read_all, split_shard
 from zae_limiter.testing import ManualClock
 
 from .costs import Cost, billed

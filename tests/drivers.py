@@ -26,11 +26,11 @@ from zae_limiter import (
     SyncRepository,
 )
 from zae_limiter.backends.memory import MemoryStore
-from zae_limiter.flows.bounded import Bounded
-from zae_limiter.flows.config_cache import ConfigCache
-from zae_limiter.flows.readings import Readings
+from zae_limiter.flows.acquire.wait_queue import Turnstiles
+from zae_limiter.flows.config.cache import ConfigCache
 from zae_limiter.flows.scope import MAX_IMAGES, Scope
-from zae_limiter.flows.turnstile import Turnstiles
+from zae_limiter.local.bounded import Bounded
+from zae_limiter.local.single_flight import Readings
 from zae_limiter.testing import ManualClock
 
 Driver = Literal["asyncio", "blocking"]

@@ -13,7 +13,7 @@ from random import Random
 from types import coroutine
 from typing import Any, TypeVar
 
-from zae_limiter.core.operations import operation_id
+from zae_limiter.core.idempotency import operation_id
 
 T = TypeVar("T")
 START_US = 1_700_000_000_000_000

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from random import Random
 
 from zae_limiter import Limit, RateLimiterUnavailable, RateLimitExceeded
-from zae_limiter.flows import configure
-from zae_limiter.flows.cascade import make_request
-from zae_limiter.flows.lease import Terms, end_lease, open_lease
-from zae_limiter.flows.refusals import Refusals
+from zae_limiter.flows.acquire.lease import Terms, end_lease, open_lease
+from zae_limiter.flows.acquire.refusals import Refusals
+from zae_limiter.flows.acquire.request import make_request
+from zae_limiter.flows.admin import limits as stored_limits
 from zae_limiter.flows.scope import Scope
 from zae_limiter.runtime.blocking import run
 from zae_limiter.testing.history import Event
@@ -103,8 +103,8 @@ class HotKey:
 
     def run(self) -> Run:
         """From an empty table to the last answer."""
-        slot = configure.resource_slot(RESOURCE)
-        run(configure.set_limits(self._scopes[0], slot, [self.case.limit]))
+        slot = stored_limits.resource_slot(RESOURCE)
+        run(stored_limits.set_limits(self._scopes[0], slot, [self.case.limit]))
         self._events.spawn(self._arrivals())
         self._events.spawn(self._count())
         self._events.run()

@@ -11,10 +11,10 @@ from zae_limiter.backends.dynamodb.bucket_codec import encode_bucket
 from zae_limiter.backends.dynamodb.configs import are_neighbours
 from zae_limiter.backends.dynamodb.wire.values import Item
 from zae_limiter.backends.memory import MemoryStore
-from zae_limiter.core.composite import BucketAddress, full_bucket, take
+from zae_limiter.core.bucket import BucketAddress, full_bucket, take
 from zae_limiter.core.hierarchy import SYSTEM_SLOT, ConfigSlot
 from zae_limiter.core.limit import LimitSet
-from zae_limiter.flows.resolve import resolve
+from zae_limiter.flows.config.resolve import resolve
 from zae_limiter.flows.scope import Scope
 from zae_limiter.ports.repository_protocol import ConfigPage
 from zae_limiter.runtime.blocking import run

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from zae_limiter.backends.memory import MemoryStore
-from zae_limiter.core.composite import Bucket, BucketAddress
+from zae_limiter.core.bucket import Bucket, BucketAddress
 from zae_limiter.core.hierarchy import ConfigSlot
 from zae_limiter.core.writes import Create, Granted, Outcome, Write
 from zae_limiter.ports.repository_protocol import Buckets, ConfigPage, Configs

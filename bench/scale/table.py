@@ -13,7 +13,7 @@ from random import Random
 from typing import TypeVar
 
 from zae_limiter.backends.dynamodb.wire.retry import Backoff, delays
-from zae_limiter.core.composite import Bucket, BucketAddress
+from zae_limiter.core.bucket import Bucket, BucketAddress
 from zae_limiter.core.exceptions import StorageUnavailable
 from zae_limiter.core.writes import Write
 from zae_limiter.testing.history import Event

@@ -3,7 +3,6 @@
 from ._version import __version__
 from .builder import RepositoryBuilder, SyncRepositoryBuilder
 from .core.audit import AuditAction, AuditEvent
-from .core.damage import StoredDataWarning
 from .core.exceptions import (
     EntityError,
     EntityExistsError,
@@ -19,20 +18,19 @@ from .core.exceptions import (
     NamespaceStateError,
     RateLimitError,
     RateLimiterUnavailable,
-    RateLimitExceeded,
     StackAlreadyExistsError,
     StackOperationError,
     StorageUnavailable,
     StoredDataError,
+    StoredDataWarning,
     ValidationError,
     VersionError,
     VersionMismatchError,
     ZAELimiterError,
 )
-from .core.limit import Limit, LimitName
+from .core.limit import BucketState, Limit, LimitName
 from .core.models import (
     BackendCapabilities,
-    BucketState,
     CacheStats,
     ConfigSource,
     Entity,
@@ -45,7 +43,8 @@ from .core.models import (
     UsageSnapshot,
     UsageSummary,
 )
-from .flows.config_cache import ConfigCache as SyncConfigCache
+from .core.rate_limit_exceeded import RateLimitExceeded
+from .flows.config.cache import ConfigCache as SyncConfigCache
 from .lease import Lease, SyncLease
 from .limiter import RateLimiter
 from .ports.repository_protocol import RepositoryProtocol

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from .core.exceptions import ValidationError
 from .core.models import OnUnavailableAction
-from .core.naming import validate_namespace
+from .core.validation import validate_namespace
 from .flows.opening import DEFAULT_NAMESPACE
 from .repository import Repository
 from .sync_repository import SyncRepository

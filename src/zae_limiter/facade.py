@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from .backends.urls import StoreUrl, dynamodb_url, open_store, parse_url
 from .core.exceptions import ValidationError
 from .core.models import BackendCapabilities, CacheStats
-from .core.naming import validate_namespace
-from .flows import namespaces
-from .flows.bounded import Bounded
-from .flows.config_cache import ConfigCache
+from .core.validation import validate_namespace
+from .flows.acquire.refusals import DEFAULT_TTL_SECONDS, Refusals
+from .flows.admin import namespaces
+from .flows.config.cache import ConfigCache
 from .flows.opening import choose_namespace, choose_stack, choose_url
-from .flows.readings import Readings
-from .flows.refusals import DEFAULT_TTL_SECONDS, Refusals
 from .flows.scope import DEFAULT_TTL_MULTIPLIER, MAX_IMAGES, Images, Scope
+from .local.bounded import Bounded
+from .local.single_flight import Readings
 from .ports.io import Io
 from .ports.repository_protocol import NamespaceRecord, RepositoryProtocol
 

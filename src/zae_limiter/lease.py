@@ -5,9 +5,9 @@ from __future__ import annotations
 from types import TracebackType
 
 from .core.ledger import Entry
-from .flows import lease as flows
-from .flows.cascade import Request
-from .flows.lease import LeaseRecord, Terms
+from .flows.acquire import lease as flows
+from .flows.acquire.lease import LeaseRecord, Terms
+from .flows.acquire.request import Request
 from .flows.scope import Scope
 from .runtime.asyncio_driver import drive
 from .runtime.blocking import run

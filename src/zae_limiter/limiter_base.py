@@ -9,8 +9,8 @@ from typing import TypeVar
 from .core.exceptions import ValidationError
 from .core.limit import Limit, LimitSet, validate_limits
 from .core.models import OnUnavailable
-from .flows.cascade import Request, make_request
-from .flows.lease import Terms, check_timeout
+from .flows.acquire.lease import Terms, check_timeout
+from .flows.acquire.request import Request, make_request
 from .flows.scope import Scope
 
 A = TypeVar("A")

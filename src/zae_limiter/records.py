@@ -6,8 +6,9 @@ from .core.audit import AuditEvent
 from .core.hierarchy import SYSTEM_SLOT
 from .core.limit import Limit
 from .core.models import Entity, LimiterConfig
-from .core.naming import DEFAULT_RESOURCE
-from .flows import audit, configure, entities
+from .core.validation import DEFAULT_RESOURCE
+from .flows.admin import audit, entities
+from .flows.admin import limits as stored_limits
 from .flows.scope import Scope
 from .runtime.asyncio_driver import drive
 
@@ -72,15 +73,15 @@ class Records:
     ) -> None:
         """Give an entity limits of its own for a resource, or for all resources."""
         await drive(
-            configure.set_limits(
-                self.scope, configure.entity_slot(entity_id, resource), limits, principal
+            stored_limits.set_limits(
+                self.scope, stored_limits.entity_slot(entity_id, resource), limits, principal
             )
         )
 
     async def get_limits(self, entity_id: str, resource: str = DEFAULT_RESOURCE) -> list[Limit]:
         """The entity's own limits for a resource; empty when it has none."""
         return await drive(
-            configure.get_limits(self.scope, configure.entity_slot(entity_id, resource))
+            stored_limits.get_limits(self.scope, stored_limits.entity_slot(entity_id, resource))
         )
 
     async def delete_limits(
@@ -88,8 +89,8 @@ class Records:
     ) -> None:
         """Take the entity's own limits for a resource away: the next level decides again."""
         await drive(
-            configure.delete_config(
-                self.scope, configure.entity_slot(entity_id, resource), principal
+            stored_limits.delete_config(
+                self.scope, stored_limits.entity_slot(entity_id, resource), principal
             )
         )
 
@@ -98,7 +99,7 @@ class Records:
     ) -> tuple[list[str], str | None]:
         """One page of entities with limits of their own for a resource, and the next cursor."""
         return await drive(
-            configure.list_entities_with_custom_limits(self.scope, resource, limit, cursor)
+            stored_limits.list_entities_with_custom_limits(self.scope, resource, limit, cursor)
         )
 
     async def list_resources_with_entity_configs(self) -> list[str]:
@@ -112,17 +113,23 @@ class Records:
     ) -> None:
         """Set the limits of a resource for entities that have none of their own."""
         await drive(
-            configure.set_limits(self.scope, configure.resource_slot(resource), limits, principal)
+            stored_limits.set_limits(
+                self.scope, stored_limits.resource_slot(resource), limits, principal
+            )
         )
 
     async def get_resource_defaults(self, resource: str) -> list[Limit]:
         """The limits of a resource; empty when it has none."""
-        return await drive(configure.get_limits(self.scope, configure.resource_slot(resource)))
+        return await drive(
+            stored_limits.get_limits(self.scope, stored_limits.resource_slot(resource))
+        )
 
     async def delete_resource_defaults(self, resource: str, principal: str | None = None) -> None:
         """Take the limits of a resource away: the system's decide again."""
         await drive(
-            configure.delete_config(self.scope, configure.resource_slot(resource), principal)
+            stored_limits.delete_config(
+                self.scope, stored_limits.resource_slot(resource), principal
+            )
         )
 
     async def list_resources_with_defaults(self) -> list[str]:
@@ -133,14 +140,16 @@ class Records:
 
     async def delete_system_defaults(self, principal: str | None = None) -> None:
         """Take the system's limits and behaviour away."""
-        await drive(configure.delete_config(self.scope, SYSTEM_SLOT, principal))
+        await drive(stored_limits.delete_config(self.scope, SYSTEM_SLOT, principal))
 
     async def get_config(
         self, level: str, identifier: str | None = None, resource: str | None = None
     ) -> LimiterConfig | None:
         """What is stored at one level (system, resource or entity); None when nothing is."""
         return await drive(
-            configure.get_config(self.scope, configure.slot_for(level, identifier, resource))
+            stored_limits.get_config(
+                self.scope, stored_limits.slot_for(level, identifier, resource)
+            )
         )
 
     async def set_config(
@@ -153,8 +162,8 @@ class Records:
     ) -> None:
         """Set the fields of one level that are given and keep the others."""
         await drive(
-            configure.set_config(
-                self.scope, configure.slot_for(level, identifier, resource), config, principal
+            stored_limits.set_config(
+                self.scope, stored_limits.slot_for(level, identifier, resource), config, principal
             )
         )
 

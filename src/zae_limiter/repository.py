@@ -7,17 +7,12 @@ from typing import Any, Self
 
 from . import builder as building
 from .core.hierarchy import SYSTEM_SLOT
-from .core.limit import Limit, validate_limits
-from .core.models import (
-    BucketState,
-    LimiterConfig,
-    OnUnavailableAction,
-    UsageSnapshot,
-    UsageSummary,
-)
+from .core.limit import BucketState, Limit, validate_limits
+from .core.models import LimiterConfig, OnUnavailableAction, UsageSnapshot, UsageSummary
 from .facade import RepositoryBase, Writing, close_store, open_options, open_scope
-from .flows import capacity, configure, deployment, describe, namespaces, usage
-from .flows.namespaces import register_all
+from .flows.admin import capacity, deployment, describe, namespaces, usage
+from .flows.admin import limits as stored_limits
+from .flows.admin.namespaces import register_all
 from .flows.scope import DEFAULT_TTL_MULTIPLIER, Scope
 from .ports.clock import Clock
 from .records import Records
@@ -160,7 +155,7 @@ class Repository(Records, RepositoryBase):
         scope = self._scope_of(record, multiplier)
         if on_unavailable is not None:
             change = LimiterConfig(on_unavailable=describe.on_unavailable_action(on_unavailable))
-            await drive(configure.set_config(scope, SYSTEM_SLOT, change))
+            await drive(stored_limits.set_config(scope, SYSTEM_SLOT, change))
         return type(self)(scope, record.name, owns_store=False)
 
     async def register_namespace(self, namespace: str) -> str:
@@ -207,7 +202,7 @@ class Repository(Records, RepositoryBase):
     ) -> None:
         """Set the limits for everything that has none; what is not named stays as it is."""
         await drive(
-            configure.set_config(
+            stored_limits.set_config(
                 self.scope,
                 SYSTEM_SLOT,
                 LimiterConfig(
@@ -258,7 +253,7 @@ class Repository(Records, RepositoryBase):
 
     async def get_system_limits(self) -> list[Limit]:
         """The system's limits; empty when there are none."""
-        return await drive(configure.get_limits(self.scope, SYSTEM_SLOT))
+        return await drive(stored_limits.get_limits(self.scope, SYSTEM_SLOT))
 
     async def resolve_limits(self, entity_id: str, resource: str) -> describe.ResolvedLimits:
         """The limits in force, what the system says of outages, and the level that decided."""

@@ -16,7 +16,8 @@ from .core.models import (
     UsageSnapshot,
     UsageSummary,
 )
-from .flows import capacity, configure, describe, usage
+from .flows.admin import capacity, describe, usage
+from .flows.admin import limits as stored_limits
 from .lease import SyncAcquisition
 from .limiter_base import LimiterBase
 from .runtime.blocking import run
@@ -127,7 +128,7 @@ class SyncRateLimiter(SyncRecords, LimiterBase):
     ) -> None:
         """Set the limits for everything that has none; what is not named stays as it is."""
         run(
-            configure.set_config(
+            stored_limits.set_config(
                 self.scope,
                 SYSTEM_SLOT,
                 LimiterConfig(

@@ -6,8 +6,9 @@ from .core.audit import AuditEvent
 from .core.hierarchy import SYSTEM_SLOT
 from .core.limit import Limit
 from .core.models import Entity, LimiterConfig
-from .core.naming import DEFAULT_RESOURCE
-from .flows import audit, configure, entities
+from .core.validation import DEFAULT_RESOURCE
+from .flows.admin import audit, entities
+from .flows.admin import limits as stored_limits
 from .flows.scope import Scope
 from .runtime.blocking import run
 
@@ -72,22 +73,24 @@ class SyncRecords:
     ) -> None:
         """Give an entity limits of its own for a resource, or for all resources."""
         run(
-            configure.set_limits(
-                self.scope, configure.entity_slot(entity_id, resource), limits, principal
+            stored_limits.set_limits(
+                self.scope, stored_limits.entity_slot(entity_id, resource), limits, principal
             )
         )
 
     def get_limits(self, entity_id: str, resource: str = DEFAULT_RESOURCE) -> list[Limit]:
         """The entity's own limits for a resource; empty when it has none."""
-        return run(configure.get_limits(self.scope, configure.entity_slot(entity_id, resource)))
+        return run(
+            stored_limits.get_limits(self.scope, stored_limits.entity_slot(entity_id, resource))
+        )
 
     def delete_limits(
         self, entity_id: str, resource: str = DEFAULT_RESOURCE, principal: str | None = None
     ) -> None:
         """Take the entity's own limits for a resource away: the next level decides again."""
         run(
-            configure.delete_config(
-                self.scope, configure.entity_slot(entity_id, resource), principal
+            stored_limits.delete_config(
+                self.scope, stored_limits.entity_slot(entity_id, resource), principal
             )
         )
 
@@ -95,7 +98,9 @@ class SyncRecords:
         self, resource: str, limit: int | None = None, cursor: str | None = None
     ) -> tuple[list[str], str | None]:
         """One page of entities with limits of their own for a resource, and the next cursor."""
-        return run(configure.list_entities_with_custom_limits(self.scope, resource, limit, cursor))
+        return run(
+            stored_limits.list_entities_with_custom_limits(self.scope, resource, limit, cursor)
+        )
 
     def list_resources_with_entity_configs(self) -> list[str]:
         """Resources for which some entity has limits of its own."""
@@ -105,15 +110,23 @@ class SyncRecords:
         self, resource: str, limits: list[Limit], principal: str | None = None
     ) -> None:
         """Set the limits of a resource for entities that have none of their own."""
-        run(configure.set_limits(self.scope, configure.resource_slot(resource), limits, principal))
+        run(
+            stored_limits.set_limits(
+                self.scope, stored_limits.resource_slot(resource), limits, principal
+            )
+        )
 
     def get_resource_defaults(self, resource: str) -> list[Limit]:
         """The limits of a resource; empty when it has none."""
-        return run(configure.get_limits(self.scope, configure.resource_slot(resource)))
+        return run(stored_limits.get_limits(self.scope, stored_limits.resource_slot(resource)))
 
     def delete_resource_defaults(self, resource: str, principal: str | None = None) -> None:
         """Take the limits of a resource away: the system's decide again."""
-        run(configure.delete_config(self.scope, configure.resource_slot(resource), principal))
+        run(
+            stored_limits.delete_config(
+                self.scope, stored_limits.resource_slot(resource), principal
+            )
+        )
 
     def list_resources_with_defaults(self) -> list[str]:
         """Resources that have limits."""
@@ -121,14 +134,16 @@ class SyncRecords:
 
     def delete_system_defaults(self, principal: str | None = None) -> None:
         """Take the system's limits and behaviour away."""
-        run(configure.delete_config(self.scope, SYSTEM_SLOT, principal))
+        run(stored_limits.delete_config(self.scope, SYSTEM_SLOT, principal))
 
     def get_config(
         self, level: str, identifier: str | None = None, resource: str | None = None
     ) -> LimiterConfig | None:
         """What is stored at one level (system, resource or entity); None when nothing is."""
         return run(
-            configure.get_config(self.scope, configure.slot_for(level, identifier, resource))
+            stored_limits.get_config(
+                self.scope, stored_limits.slot_for(level, identifier, resource)
+            )
         )
 
     def set_config(
@@ -141,8 +156,8 @@ class SyncRecords:
     ) -> None:
         """Set the fields of one level that are given and keep the others."""
         run(
-            configure.set_config(
-                self.scope, configure.slot_for(level, identifier, resource), config, principal
+            stored_limits.set_config(
+                self.scope, stored_limits.slot_for(level, identifier, resource), config, principal
             )
         )
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from zae_limiter.backends.sqlite import SqliteStore
 from zae_limiter.core.audit import AuditEvent
-from zae_limiter.core.composite import Bucket, BucketAddress, full_bucket
+from zae_limiter.core.bucket import Bucket, BucketAddress, full_bucket
+from zae_limiter.core.idempotency import operation_id
 from zae_limiter.core.limit import MILLI, Limit, LimitSet
-from zae_limiter.core.operations import operation_id
 from zae_limiter.core.writes import Adjust, Create, Granted, Outcome
 from zae_limiter.runtime.blocking import BlockingIo, run
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from zae_limiter import Limit, SyncRateLimiter, SyncRepository
-from zae_limiter.core.composite import BucketAddress
+from zae_limiter.core.bucket import BucketAddress
 
 LIMITS = [Limit.per_day("rpm", 10)]
 

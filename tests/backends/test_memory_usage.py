@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from zae_limiter.backends.memory import MemoryStore
-from zae_limiter.core.composite import Bucket, BucketAddress
+from zae_limiter.core.bucket import Bucket, BucketAddress
 from zae_limiter.core.limit import MILLI, Limit, LimitSet
 from zae_limiter.core.planner import Intent, plan, plan_create
 from zae_limiter.core.windows import HOUR_MS

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from zae_limiter.backends.memory import MemoryStore
 from zae_limiter.backends.sqlite import SqliteStore
-from zae_limiter.core.composite import Bucket, BucketAddress
+from zae_limiter.core.bucket import Bucket, BucketAddress
+from zae_limiter.core.idempotency import operation_id
 from zae_limiter.core.limit import MILLI, Limit, LimitSet
-from zae_limiter.core.operations import operation_id
 from zae_limiter.core.planner import Intent, plan, plan_create, plan_first, plan_restamp
 from zae_limiter.core.writes import Adjust, Write
 from zae_limiter.ports.repository_protocol import UsageQuery

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from zae_limiter.core.composite import BucketAddress
+from zae_limiter.core.bucket import BucketAddress
 from zae_limiter.runtime.blocking import run
 
 from .sqlite_support import (

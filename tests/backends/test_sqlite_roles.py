@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from zae_limiter.backends.sqlite import SqliteStore, namespaces
-from zae_limiter.core.composite import BucketAddress, full_bucket
+from zae_limiter.core.bucket import BucketAddress, full_bucket
 from zae_limiter.core.hierarchy import ConfigSlot
 from zae_limiter.core.limit import MILLI, Limit
 from zae_limiter.core.models import Entity, LimiterConfig, UsageSnapshot

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from zae_limiter.backends.sqlite import SqliteStore
-from zae_limiter.core.composite import BucketAddress, full_bucket
-from zae_limiter.core.damage import StoredDataWarning
-from zae_limiter.core.exceptions import StoredDataError
+from zae_limiter.core.bucket import BucketAddress, full_bucket
+from zae_limiter.core.exceptions import StoredDataError, StoredDataWarning
 from zae_limiter.core.hierarchy import ConfigSlot
 from zae_limiter.core.limit import MILLI, Limit, LimitSet
 from zae_limiter.core.models import Entity, LimiterConfig, UsageSnapshot

@@ -13,7 +13,7 @@ from bench.scale.hot_key import FALLING, FULL, LIMIT, SHORT, Case, HotKey, Level
 from bench.scale.lanes import item_writes_per_s
 from bench.scale.table import IN_REGION, PARTITION_WCU_PER_S, Allowance, Table
 
-from zae_limiter.core.composite import BucketAddress
+from zae_limiter.core.bucket import BucketAddress
 from zae_limiter.core.exceptions import StorageUnavailable
 from zae_limiter.core.limit import MILLI
 from zae_limiter.testing import window_excess

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from zae_limiter.cli.limit_syntax import format_limit, format_rate, parse_limit
 from zae_limiter.core.exceptions import InvalidNameError
 from zae_limiter.core.limit import Limit
-from zae_limiter.core.naming import MAX_AMOUNT, MAX_PERIOD_SECONDS, WCU
+from zae_limiter.core.validation import MAX_AMOUNT, MAX_PERIOD_SECONDS, WCU
 
 NAMES = st.from_regex(r"[a-zA-Z][a-zA-Z0-9_.\-]{0,63}", fullmatch=True).filter(lambda n: n != WCU)
 AMOUNTS = st.integers(1, MAX_AMOUNT)

@@ -1,6 +1,6 @@
 """What each write demands and does, said a second time, clause by clause.
 
-It must agree with `core.writes.apply`. Leaving a clause out makes a limiter that is wrong
+It must agree with `core.apply.apply`. Leaving a clause out makes a limiter that is wrong
 in a known way: the checks that let such a one pass are worth nothing.
 """
 
@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import assert_never
 
-from zae_limiter.core.composite import REMEMBERED_OPERATIONS, Bucket, Cell, take
-from zae_limiter.core.naming import WCU
+from zae_limiter.core.apply import apply
+from zae_limiter.core.bucket import REMEMBERED_OPERATIONS, Bucket, Cell, take
+from zae_limiter.core.validation import WCU
 from zae_limiter.core.writes import (
     Adjust,
     Borrow,
@@ -23,7 +24,6 @@ from zae_limiter.core.writes import (
     Refused,
     Speculate,
     Write,
-    apply,
 )
 
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, assert_never
 
-from zae_limiter.core.composite import Bucket, cell_of, refill, split
+from zae_limiter.core.apply import apply
+from zae_limiter.core.bucket import Bucket, cell_of, refill, split
 from zae_limiter.core.limit import LimitSet
-from zae_limiter.core.naming import WCU
 from zae_limiter.core.planner import (
     Crowded,
     Intent,
@@ -23,6 +23,7 @@ from zae_limiter.core.planner import (
     plan_first,
     plan_restamp,
 )
+from zae_limiter.core.validation import WCU
 from zae_limiter.core.writes import (
     Absent,
     Adjust,
@@ -33,7 +34,6 @@ from zae_limiter.core.writes import (
     Refused,
     Speculate,
     Write,
-    apply,
 )
 from zae_limiter.testing.history import Event, assert_window_theorem
 

@@ -13,7 +13,7 @@ from zae_limiter.core.audit import (
     ulid,
 )
 from zae_limiter.core.exceptions import InvalidIdentifierError
-from zae_limiter.core.naming import validate_identifier
+from zae_limiter.core.validation import validate_identifier
 
 BARE = AuditEvent("01A", "2024-01-01T00:00:00Z", AuditAction.LIMITS_SET, "key")
 FULL = AuditEvent(

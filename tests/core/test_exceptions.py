@@ -8,7 +8,7 @@ import pickle
 
 import pytest
 
-from zae_limiter.core import exceptions
+from zae_limiter.core import exceptions, rate_limit_exceeded
 from zae_limiter.core.exceptions import (
     EntityError,
     EntityExistsError,
@@ -24,7 +24,6 @@ from zae_limiter.core.exceptions import (
     NamespaceStateError,
     RateLimitError,
     RateLimiterUnavailable,
-    RateLimitExceeded,
     StackAlreadyExistsError,
     StackOperationError,
     StorageUnavailable,
@@ -36,6 +35,7 @@ from zae_limiter.core.exceptions import (
 )
 from zae_limiter.core.limit import Limit
 from zae_limiter.core.models import LimitStatus
+from zae_limiter.core.rate_limit_exceeded import RateLimitExceeded
 
 RPM = Limit.per_minute("rpm", 60)
 TPM = Limit.per_minute("tpm", 6000)
@@ -110,7 +110,8 @@ def name(error: object) -> str:
 def test_every_error_is_in_the_table() -> None:
     public = {
         value
-        for value in vars(exceptions).values()
+        for module in (exceptions, rate_limit_exceeded)
+        for value in vars(module).values()
         if inspect.isclass(value) and issubclass(value, ZAELimiterError)
     }
     assert {type(error) for error, _ in ERRORS} == public

@@ -7,11 +7,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.core.strategies import limit_sets, quick, untimed
-from zae_limiter.core.composite import Bucket, full_bucket, refill, take, time_to_gain_ms
+from zae_limiter.core.bucket import Bucket, full_bucket, refill, take, time_to_gain_ms
 from zae_limiter.core.judge import NEVER, judge, judge_shards, statuses
 from zae_limiter.core.limit import Limit, LimitSet
 from zae_limiter.core.models import LimitStatus
-from zae_limiter.core.naming import WCU
+from zae_limiter.core.validation import WCU
 
 NOW_MS = 1_000_000
 RPM = Limit.per_minute("rpm", 60)

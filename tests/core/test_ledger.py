@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from zae_limiter.core.composite import BucketAddress
+from zae_limiter.core.bucket import BucketAddress
 from zae_limiter.core.ledger import Entry, Ledger
 
 KEY = BucketAddress("ns", "key", "gpt-4")

@@ -9,9 +9,15 @@ from hypothesis import strategies as st
 
 from tests.core.strategies import limits, quick
 from zae_limiter.core.exceptions import InvalidNameError, ValidationError
-from zae_limiter.core.limit import MAX_LIMITS, Limit, LimitName, LimitSet, validate_limits
-from zae_limiter.core.models import BucketState
-from zae_limiter.core.naming import MAX_AMOUNT, MAX_PERIOD_SECONDS
+from zae_limiter.core.limit import (
+    MAX_LIMITS,
+    BucketState,
+    Limit,
+    LimitName,
+    LimitSet,
+    validate_limits,
+)
+from zae_limiter.core.validation import MAX_AMOUNT, MAX_PERIOD_SECONDS
 
 FIELDS = ["capacity", "refill_amount", "refill_period_seconds"]
 MAXIMUM = {

@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from zae_limiter.core.limit import Limit
+from zae_limiter.core.limit import BucketState, Limit
 from zae_limiter.core.models import (
     BackendCapabilities,
-    BucketState,
     CacheStats,
     Entity,
     LimiterConfig,

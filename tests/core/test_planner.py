@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.core.strategies import limit_sets, quick, untimed
-from zae_limiter.core.composite import Bucket, Cell, at, full_bucket, refill, take
+from zae_limiter.core.apply import apply
+from zae_limiter.core.bucket import Bucket, Cell, at, full_bucket, refill, take
 from zae_limiter.core.limit import Limit, LimitSet
-from zae_limiter.core.naming import WCU
 from zae_limiter.core.planner import (
     Crowded,
     Intent,
@@ -19,17 +19,8 @@ from zae_limiter.core.planner import (
     plan_restamp,
     stamped,
 )
-from zae_limiter.core.writes import (
-    Borrow,
-    Create,
-    Drain,
-    Fill,
-    Granted,
-    Refill,
-    Refused,
-    Speculate,
-    apply,
-)
+from zae_limiter.core.validation import WCU
+from zae_limiter.core.writes import Borrow, Create, Drain, Fill, Granted, Refill, Refused, Speculate
 
 NOW_MS = 1_000_000
 LIMITS = LimitSet.of([Limit.per_minute("rpm", 60), Limit.per_minute("tpm", 6000)])

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from tests.core.clauses import outcome_without
 from tests.core.racing import Apply, Race, Step, Verb
 from tests.core.strategies import limit_sets, quick
-from zae_limiter.core.composite import Bucket
+from zae_limiter.core.apply import apply
+from zae_limiter.core.bucket import Bucket
 from zae_limiter.core.limit import MILLI, Limit, LimitSet
-from zae_limiter.core.writes import Outcome, Write, apply
+from zae_limiter.core.writes import Outcome, Write
 
 MAX_SKEW_MS = 2000
 MAX_DELAY_MS = 300

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.strategies import quick
-from zae_limiter.core.composite import Bucket, full_bucket, stamp, take
+from zae_limiter.core.bucket import Bucket, full_bucket, stamp, take
 from zae_limiter.core.limit import Limit, LimitSet
 from zae_limiter.core.models import UsageSnapshot, UsageSummary
-from zae_limiter.core.naming import WCU
 from zae_limiter.core.usage import UsageCounts, UsageHour, consumption, snapshots, summarize
+from zae_limiter.core.validation import WCU
 from zae_limiter.core.windows import HOUR_MS, WINDOW_TYPES, WindowType, parse_iso
 
 LIMITS = LimitSet.of([Limit.per_minute("rpm", 60), Limit.per_minute("tpm", 6000)])

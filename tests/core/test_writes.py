@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from zae_limiter.core.composite import REMEMBERED_OPERATIONS, Bucket, Cell, full_bucket, split, take
+from zae_limiter.core.apply import apply
+from zae_limiter.core.bucket import REMEMBERED_OPERATIONS, Bucket, Cell, full_bucket, split, take
 from zae_limiter.core.limit import Limit, LimitSet
 from zae_limiter.core.planner import Intent, plan, plan_restamp
 from zae_limiter.core.writes import (
@@ -18,7 +19,6 @@ from zae_limiter.core.writes import (
     Refused,
     Speculate,
     Write,
-    apply,
 )
 
 NOW_MS = 1_000_000

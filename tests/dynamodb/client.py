@@ -24,10 +24,10 @@ from zae_limiter import (
     RateLimitExceeded,
     Repository,
 )
-from zae_limiter.core.composite import BucketAddress
+from zae_limiter.core.bucket import BucketAddress
 from zae_limiter.core.exceptions import StorageUnavailable
 from zae_limiter.core.shards import MAX_SHARDS
-from zae_limiter.flows.shards import read_all, split_shard
+from zae_limiter.flows.shards.items import read_all, split_shard
 
 from .books import Book
 

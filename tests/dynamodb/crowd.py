@@ -17,9 +17,9 @@ from typing import Any
 from tests.servers.tables import OwnTable
 from zae_limiter import SyncRepository
 from zae_limiter.backends.dynamodb.bucket_codec import address_of, decode_bucket
-from zae_limiter.core.composite import Bucket, BucketAddress
+from zae_limiter.core.bucket import Bucket, BucketAddress
 from zae_limiter.core.limit import MILLI
-from zae_limiter.core.naming import WCU
+from zae_limiter.core.validation import WCU
 
 from .books import ACQUIRES, Account, read_books, read_notes
 from .client import ENTITY, RESOURCE, Task

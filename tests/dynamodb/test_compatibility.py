@@ -13,10 +13,10 @@ from tests.drivers import Driver, balance, limiter_on, open_repository
 from tests.servers.processes import Server
 from zae_limiter import Limit, RateLimiter, RateLimitExceeded, Repository
 from zae_limiter.core.audit import AuditEvent
-from zae_limiter.core.composite import Bucket, BucketAddress
+from zae_limiter.core.bucket import Bucket, BucketAddress
 from zae_limiter.core.shards import is_whole
 from zae_limiter.core.writes import Adjust, Borrow, Granted
-from zae_limiter.flows.shards import read_all, split_shard
+from zae_limiter.flows.shards.items import read_all, split_shard
 
 from .peer.client import Peer, PeerError, running
 from .support import new_name

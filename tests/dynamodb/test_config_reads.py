@@ -16,8 +16,8 @@ from zae_limiter.backends.dynamodb.configs import FEW
 from zae_limiter.backends.dynamodb.store import DynamoStore
 from zae_limiter.core.hierarchy import ConfigSlot, own_slots
 from zae_limiter.core.models import Entity, LimiterConfig
-from zae_limiter.core.naming import DEFAULT_RESOURCE
-from zae_limiter.flows.resolve import resolve, resolve_afresh, resolve_on_unavailable
+from zae_limiter.core.validation import DEFAULT_RESOURCE
+from zae_limiter.flows.config.resolve import resolve, resolve_afresh, resolve_on_unavailable
 from zae_limiter.ports.repository_protocol import ConfigPage
 from zae_limiter.testing import ManualClock
 

@@ -14,7 +14,7 @@ from zae_limiter.core.exceptions import StorageUnavailable, StoredDataError, Val
 from zae_limiter.core.hierarchy import SYSTEM_SLOT, ConfigSlot
 from zae_limiter.core.limit import MAX_LIMITS, Limit
 from zae_limiter.core.models import Entity, LimiterConfig
-from zae_limiter.core.naming import DEFAULT_RESOURCE
+from zae_limiter.core.validation import DEFAULT_RESOURCE
 
 from .support import NS, Costs, Runner, event, everything, get, put
 

@@ -24,7 +24,7 @@ from tests.servers.processes import Server
 from tests.servers.tables import OwnTable, own_table
 from zae_limiter import Limit
 from zae_limiter.backends.urls import dynamodb_url
-from zae_limiter.core.composite import BucketAddress
+from zae_limiter.core.bucket import BucketAddress
 from zae_limiter.testing import ManualClock
 
 from .support import IS_EXACT, new_name

@@ -10,7 +10,7 @@ import pytest
 
 from tests.servers.chaos import Answer, ChaosProxy, DropAnswer, Pass
 from zae_limiter.backends.dynamodb.store import DynamoStore
-from zae_limiter.core.composite import BucketAddress
+from zae_limiter.core.bucket import BucketAddress
 from zae_limiter.core.exceptions import StorageUnavailable, StoredDataError
 from zae_limiter.core.hierarchy import ConfigSlot
 from zae_limiter.core.limit import Limit, LimitSet

@@ -38,9 +38,9 @@ from zae_limiter import (
     Repository,
 )
 from zae_limiter.backends.urls import dynamodb_url
-from zae_limiter.core.composite import BucketAddress
+from zae_limiter.core.bucket import BucketAddress
 from zae_limiter.core.exceptions import StorageUnavailable
-from zae_limiter.flows.shards import make_shard, read_all
+from zae_limiter.flows.shards.items import make_shard, read_all
 from zae_limiter.testing import ManualClock
 
 from .client import ENTITY, LIMITS, RESOURCE

@@ -11,7 +11,7 @@ from zae_limiter import Limit
 from zae_limiter.backends.dynamodb.bucket_codec import bucket_key
 from zae_limiter.backends.dynamodb.expressions import Expression
 from zae_limiter.backends.dynamodb.store import DynamoStore
-from zae_limiter.core.composite import Bucket, BucketAddress
+from zae_limiter.core.bucket import Bucket, BucketAddress
 from zae_limiter.core.limit import LimitSet
 from zae_limiter.core.planner import Crowded, Intent, Short, plan, plan_create, plan_restamp
 from zae_limiter.core.writes import Adjust, Granted, Write

@@ -10,7 +10,7 @@ import pytest
 from zae_limiter import Limit, SyncRateLimiter
 from zae_limiter.core.limit import MILLI
 from zae_limiter.core.shards import MAX_SHARDS, is_whole
-from zae_limiter.flows.shards import read_all, split_shard
+from zae_limiter.flows.shards.items import read_all, split_shard
 from zae_limiter.runtime.blocking import run
 from zae_limiter.testing import assert_window_theorem
 

@@ -6,7 +6,7 @@ import pytest
 
 from zae_limiter.backends.urls import StoreUrl, dynamodb_url, parse_url
 from zae_limiter.core.exceptions import ValidationError
-from zae_limiter.core.naming import validate_stack_name
+from zae_limiter.core.validation import validate_stack_name
 from zae_limiter.facade import open_options
 
 LOCAL = "http://localhost:8000/path?a=b&c#d"

@@ -13,15 +13,15 @@ from typing import Any, cast
 
 from tests.drivers import Awaited, Driver, limiter_on, open_repository
 from zae_limiter import Limit, RateLimiter, RateLimitExceeded, Repository
-from zae_limiter.core.composite import Bucket, BucketAddress
+from zae_limiter.core.bucket import Bucket, BucketAddress
 from zae_limiter.core.writes import Outcome, Write
-from zae_limiter.flows.bounded import Bounded
-from zae_limiter.flows.config_cache import ConfigCache
-from zae_limiter.flows.lanes import Lanes
-from zae_limiter.flows.readings import Readings
-from zae_limiter.flows.refusals import Refusals
+from zae_limiter.flows.acquire.refusals import Refusals
+from zae_limiter.flows.acquire.wait_queue import Turnstiles
+from zae_limiter.flows.coalesce.queue import Lanes
+from zae_limiter.flows.config.cache import ConfigCache
 from zae_limiter.flows.scope import MAX_IMAGES, Scope
-from zae_limiter.flows.turnstile import Turnstiles
+from zae_limiter.local.bounded import Bounded
+from zae_limiter.local.single_flight import Readings
 from zae_limiter.ports.repository_protocol import Buckets, RepositoryProtocol
 from zae_limiter.runtime.asyncio_driver import hold
 from zae_limiter.runtime.blocking import run

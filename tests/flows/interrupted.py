@@ -19,7 +19,7 @@ from typing import Any, cast
 
 from tests.flows.crowd import Gate, SlowBuckets, SlowStore
 from zae_limiter import Limit, RateLimiterUnavailable, SyncRateLimiter, SyncRepository
-from zae_limiter.core.composite import BucketAddress
+from zae_limiter.core.bucket import BucketAddress
 from zae_limiter.core.writes import Write
 from zae_limiter.ports.repository_protocol import RepositoryProtocol
 

@@ -14,7 +14,7 @@ import sys
 import time
 
 from zae_limiter import Limit, RateLimiter, RateLimitExceeded, Repository
-from zae_limiter.core.composite import BucketAddress
+from zae_limiter.core.bucket import BucketAddress
 from zae_limiter.core.writes import Granted, Outcome, Write
 
 LIMIT = Limit.per_second("rpm", 2000, burst=1000)

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from zae_limiter import Limit, RateLimitExceeded, SyncRateLimiter, SyncRepository
 from zae_limiter.backends.memory import MemoryStore
-from zae_limiter.core.composite import Bucket, BucketAddress
-from zae_limiter.flows.bounded import Bounded
-from zae_limiter.flows.shards import read_all, split_shard
+from zae_limiter.core.bucket import Bucket, BucketAddress
+from zae_limiter.flows.shards.items import read_all, split_shard
+from zae_limiter.local.bounded import Bounded
 from zae_limiter.runtime.blocking import run
 from zae_limiter.testing import ManualClock
 

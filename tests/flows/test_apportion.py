@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.strategies import quick
-from zae_limiter.core.composite import BucketAddress
-from zae_limiter.flows.apportion import Balances, apportion, suffices
+from zae_limiter.core.bucket import BucketAddress
+from zae_limiter.flows.shards.split_amount import Balances, apportion, suffices
 
 HOME = BucketAddress("n", "key", "api")
 amounts = st.integers(0, 10) | st.integers(0, 10**12)

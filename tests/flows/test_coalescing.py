@@ -12,11 +12,11 @@ from tests.drivers import Driver, limiter_on
 from tests.flows.crowd import Crowd, Gate, crowd, in_line, in_thread, take, until, wait_of
 from zae_limiter import Limit, SyncRateLimiter, SyncRepository, ValidationError
 from zae_limiter.backends.memory import MemoryStore
-from zae_limiter.core.composite import BucketAddress
+from zae_limiter.core.bucket import BucketAddress
 from zae_limiter.core.limit import LimitSet
 from zae_limiter.core.writes import Drain, Fill, Refill, Speculate, Write
-from zae_limiter.flows.charge import ONE_WRITE_MILLI
-from zae_limiter.flows.shards import read_all, split_shard
+from zae_limiter.flows.acquire.charge import ONE_WRITE_MILLI
+from zae_limiter.flows.shards.items import read_all, split_shard
 from zae_limiter.runtime.blocking import BlockingIo
 from zae_limiter.runtime.parallel import Threads
 

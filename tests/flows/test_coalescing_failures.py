@@ -13,10 +13,10 @@ import pytest
 from tests.drivers import Driver
 from tests.flows.crowd import Crowd, Gate, Hook, crowd, take, until
 from zae_limiter import Limit, OnUnavailable, RateLimiterUnavailable
-from zae_limiter.core.composite import BucketAddress
+from zae_limiter.core.bucket import BucketAddress
 from zae_limiter.core.exceptions import StorageUnavailable
 from zae_limiter.core.writes import Refill, Write
-from zae_limiter.flows import lanes
+from zae_limiter.flows.coalesce import queue as lanes
 
 RPM = Limit.per_minute("rpm", 6000)
 FULL = 6_000_000

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.drivers import Driver
 from tests.flows.crowd import Crowd, crowd, take, wait_of
 from zae_limiter import Limit, RateLimitExceeded
-from zae_limiter.core.composite import Bucket, at, covers, full_bucket
-from zae_limiter.core.composite import take as taken_from
+from zae_limiter.core.bucket import Bucket, at, covers, full_bucket
+from zae_limiter.core.bucket import take as taken_from
 from zae_limiter.core.judge import judge
 from zae_limiter.core.limit import LimitSet
 from zae_limiter.testing.clock import START_MS

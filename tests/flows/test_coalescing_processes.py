@@ -18,9 +18,9 @@ import pytest
 from tests.backends.sqlite_support import fork, join
 from tests.flows.crowd import crowd, in_line, take, until
 from zae_limiter import Limit, RateLimiter, Repository
-from zae_limiter.core.composite import BucketAddress
+from zae_limiter.core.bucket import BucketAddress
 from zae_limiter.core.writes import Outcome, Write
-from zae_limiter.flows.turnstile import Place
+from zae_limiter.flows.acquire.wait_queue import Place
 from zae_limiter.testing import Event, assert_window_theorem
 
 from .rush import LIMIT, SAVED

@@ -12,11 +12,11 @@ from tests.drivers import SHARED, World, limiter_on, take
 from zae_limiter import Limit, LimiterConfig, RateLimiter, Repository, ValidationError
 from zae_limiter.core.hierarchy import SYSTEM_SLOT, ConfigSlot
 from zae_limiter.core.models import ConfigSource
-from zae_limiter.core.naming import DEFAULT_RESOURCE
-from zae_limiter.flows.config_cache import ConfigCache
-from zae_limiter.flows.resolution import Defaults, Record, Resolution
-from zae_limiter.flows.resolve import resolve
-from zae_limiter.flows.verdicts import Verdict
+from zae_limiter.core.validation import DEFAULT_RESOURCE
+from zae_limiter.flows.config.cache import ConfigCache
+from zae_limiter.flows.config.entity_cache import Verdict
+from zae_limiter.flows.config.resolution import Defaults, Record, Resolution
+from zae_limiter.flows.config.resolve import resolve
 from zae_limiter.testing import ManualClock
 
 
@@ -214,7 +214,7 @@ async def test_entities_without_records_are_told_from_those_that_have_some(
     world: World, monkeypatch: pytest.MonkeyPatch, at_most: int
 ) -> None:
     """Also where there are too many of these to be remembered."""
-    monkeypatch.setattr("zae_limiter.flows.resolve._MAX_NAMED", at_most)
+    monkeypatch.setattr("zae_limiter.flows.config.resolve._MAX_NAMED", at_most)
     await world.repository.set_system_defaults(rpm(100))
     await world.repository.set_limits("key-1", rpm(7), "gpt-4")
     await world.repository.create_entity("key-2", parent_id="key-1", cascade=True)

@@ -9,8 +9,8 @@ import pytest
 
 from zae_limiter import Limit, SyncRateLimiter, SyncRepository
 from zae_limiter.backends.memory import MemoryStore
-from zae_limiter.flows.bounded import Bounded
 from zae_limiter.flows.scope import MAX_IMAGES
+from zae_limiter.local.bounded import Bounded
 from zae_limiter.testing import ManualClock
 
 # Slow enough that buckets are not full again before they are next used.

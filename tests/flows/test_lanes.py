@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import pytest
 
 from zae_limiter import StorageUnavailable
-from zae_limiter.core.composite import BucketAddress
-from zae_limiter.flows import lanes as lanes_module
-from zae_limiter.flows.lanes import Correction, Lanes, Rider
+from zae_limiter.core.bucket import BucketAddress
+from zae_limiter.flows.coalesce import queue as lanes_module
+from zae_limiter.flows.coalesce.queue import Correction, Lanes, Rider
 
 HERE = BucketAddress("ns", "key-1", "gpt-4")
 THERE = BucketAddress("ns", "key-2", "gpt-4")

@@ -8,7 +8,7 @@ import pytest
 
 from tests.drivers import SHARED, World, balance, limiter_on, take
 from zae_limiter import Limit, RateLimiter, RateLimitExceeded, Repository, ValidationError
-from zae_limiter.core.naming import DEFAULT_RESOURCE
+from zae_limiter.core.validation import DEFAULT_RESOURCE
 
 
 def rpm(capacity: int) -> list[Limit]:

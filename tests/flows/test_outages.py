@@ -24,9 +24,9 @@ from zae_limiter import (
     ValidationError,
 )
 from zae_limiter.backends.sqlite import SqliteStore
-from zae_limiter.core.composite import BucketAddress
+from zae_limiter.core.bucket import BucketAddress
 from zae_limiter.core.writes import Adjust, Outcome, Write
-from zae_limiter.flows import namespaces
+from zae_limiter.flows.admin import namespaces
 from zae_limiter.flows.scope import Scope
 from zae_limiter.runtime.asyncio_driver import AsyncioIo
 from zae_limiter.runtime.blocking import BlockingIo, run

@@ -10,9 +10,9 @@ import pytest
 from tests.drivers import Driver
 from zae_limiter import Limit
 from zae_limiter.backends.memory import MemoryStore
-from zae_limiter.core.composite import Bucket, BucketAddress
+from zae_limiter.core.bucket import Bucket, BucketAddress
 from zae_limiter.core.writes import Adjust, Granted
-from zae_limiter.flows.shards import read_all, split_shard
+from zae_limiter.flows.shards.items import read_all, split_shard
 
 from .crowd import Crowd, Gate, crowd, take, until
 

@@ -13,8 +13,8 @@ import pytest
 
 from tests.drivers import Driver
 from tests.flows.crowd import Gate, in_thread, until
-from zae_limiter.flows import readings as readings_module
-from zae_limiter.flows.readings import Readings
+from zae_limiter.local import single_flight as readings_module
+from zae_limiter.local.single_flight import Readings
 from zae_limiter.ports.io import Io
 from zae_limiter.runtime.asyncio_driver import AsyncioIo
 from zae_limiter.runtime.blocking import BlockingIo, run

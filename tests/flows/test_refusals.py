@@ -11,8 +11,8 @@ from tests.drivers import Driver
 from tests.flows.crowd import Crowd, crowd, take, wait_of
 from zae_limiter import Limit, RateLimitExceeded
 from zae_limiter.backends.memory import MemoryStore
-from zae_limiter.flows import refusals
-from zae_limiter.flows.shards import read_all, split_shard
+from zae_limiter.flows.acquire import refusals
+from zae_limiter.flows.shards.items import read_all, split_shard
 
 FAST = Limit.per_second("rpm", 100)
 SLOW = Limit.per_hour("rpm", 10)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.drivers import Driver
 from tests.flows.crowd import Crowd, crowd, take
 from zae_limiter import Limit, RateLimitExceeded
-from zae_limiter.core.composite import BucketAddress, at, full_bucket
+from zae_limiter.core.bucket import BucketAddress, at, full_bucket
 from zae_limiter.core.judge import judge
 from zae_limiter.core.limit import LimitSet
 from zae_limiter.testing.clock import START_MS

@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zae_limiter import Limit, RateLimitExceeded, SyncRateLimiter
-from zae_limiter.core.composite import BucketAddress
+from zae_limiter.core.bucket import BucketAddress
 from zae_limiter.core.shards import MAX_SHARDS, is_whole
 from zae_limiter.core.writes import Outcome, Write
-from zae_limiter.flows.charge import ONE_WRITE_MILLI
-from zae_limiter.flows.shards import make_shard, read_all, split_shard
+from zae_limiter.flows.acquire.charge import ONE_WRITE_MILLI
+from zae_limiter.flows.shards.items import make_shard, read_all, split_shard
 from zae_limiter.runtime.blocking import run
 from zae_limiter.testing import Event, window_excess
 from zae_limiter.testing.clock import START_MS

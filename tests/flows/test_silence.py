@@ -8,7 +8,7 @@ import pytest
 
 from zae_limiter import Limit, RateLimiterUnavailable, SyncRateLimiter, SyncRepository
 from zae_limiter.backends.memory import MemoryStore
-from zae_limiter.core.composite import Bucket, BucketAddress
+from zae_limiter.core.bucket import Bucket, BucketAddress
 from zae_limiter.core.exceptions import StorageUnavailable
 from zae_limiter.core.writes import Outcome, Write
 from zae_limiter.testing import ManualClock

@@ -1,4 +1,4 @@
-"""Two namespaces of one repository never meet, whatever their clients ask for at the same moment."""
+"""Two namespaces of one repository never meet, whatever their clients ask at the same time."""
 
 from __future__ import annotations
 

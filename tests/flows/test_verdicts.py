@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from zae_limiter import Limit
 from zae_limiter.core.limit import LimitSet
-from zae_limiter.flows.resolution import Resolution
-from zae_limiter.flows.verdicts import OWN_WEIGHT, Verdict, Verdicts
+from zae_limiter.flows.config.entity_cache import OWN_WEIGHT, Verdict, Verdicts
+from zae_limiter.flows.config.resolution import Resolution
 
 TTL_MS = 60_000
 NOBODY = Resolution(None, None, None, None, False)

@@ -8,14 +8,14 @@ from itertools import count
 import pytest
 
 from zae_limiter import RateLimiterUnavailable, RateLimitExceeded
-from zae_limiter.core.composite import Bucket, BucketAddress, refill
-from zae_limiter.core.composite import take as taken_from
+from zae_limiter.core.bucket import Bucket, BucketAddress, refill
+from zae_limiter.core.bucket import take as taken_from
 from zae_limiter.core.exceptions import StorageUnavailable
 from zae_limiter.core.limit import MILLI
 from zae_limiter.core.shards import MAX_SHARDS, is_whole
 from zae_limiter.core.writes import Granted, Outcome, Write
-from zae_limiter.flows.send import Addressed
-from zae_limiter.flows.shards import read_all
+from zae_limiter.flows.acquire.send import Addressed
+from zae_limiter.flows.shards.items import read_all
 from zae_limiter.runtime.blocking import run
 
 from .sharded import TPM, Bench, take

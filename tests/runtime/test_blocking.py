@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from zae_limiter.core.exceptions import ValidationError
-from zae_limiter.core.operations import planned_at_ms
+from zae_limiter.core.idempotency import planned_at_ms
 from zae_limiter.runtime.blocking import BlockingIo, run
 from zae_limiter.runtime.parallel import Gather, Threads, choose_gather, greenlets, serial
 from zae_limiter.testing import ManualClock

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from zae_limiter.core.writes import apply
+from zae_limiter.core.apply import apply
 
 from .properties import check
 from .truth import Apply

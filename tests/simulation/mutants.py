@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.core.clauses import outcome_without
-from zae_limiter.core.composite import Bucket
+from zae_limiter.core.apply import apply
+from zae_limiter.core.bucket import Bucket
 from zae_limiter.core.exceptions import StorageUnavailable
-from zae_limiter.core.operations import Landing
-from zae_limiter.core.writes import Adjust, Granted, Outcome, Write, apply
-from zae_limiter.flows.config_cache import ConfigCache
+from zae_limiter.core.idempotency import Landing
+from zae_limiter.core.writes import Adjust, Granted, Outcome, Write
+from zae_limiter.flows.acquire.send import Addressed
+from zae_limiter.flows.config.cache import ConfigCache
 from zae_limiter.flows.scope import Scope
-from zae_limiter.flows.send import Addressed
 
 from .truth import Apply
 
@@ -82,9 +83,12 @@ def long_memory(ttl_seconds: float) -> ConfigCache:
 
 
 FLOWS: dict[str, tuple[str, Any]] = {
-    "a refund is sent again as a new one": ("zae_limiter.flows.send._send_again", resend_as_new),
-    "the other levels keep what they took": ("zae_limiter.flows.acquire.undo", do_nothing),
-    "a body that fails keeps what it took": ("zae_limiter.flows.lease.refund", do_nothing),
-    "a lost write counts as landed": ("zae_limiter.flows.send.landing", always_landed),
+    "a refund is sent again as a new one": (
+        "zae_limiter.flows.acquire.send._send_again",
+        resend_as_new,
+    ),
+    "the other levels keep what they took": ("zae_limiter.flows.acquire.acquire.undo", do_nothing),
+    "a body that fails keeps what it took": ("zae_limiter.flows.acquire.lease.refund", do_nothing),
+    "a lost write counts as landed": ("zae_limiter.flows.acquire.send.landing", always_landed),
     "old limits stay in force": ("tests.simulation.world.ConfigCache", long_memory),
 }

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from itertools import groupby
 
-from zae_limiter.core.composite import Bucket, BucketAddress, at, full_bucket
-from zae_limiter.core.composite import refill as refilled
+from zae_limiter.core.bucket import Bucket, BucketAddress, at, full_bucket
+from zae_limiter.core.bucket import refill as refilled
 from zae_limiter.core.judge import judge_shards
 from zae_limiter.core.limit import MILLI, LimitSet
-from zae_limiter.core.naming import WCU
+from zae_limiter.core.validation import WCU
 from zae_limiter.core.windows import hour_start_ms, iso_ms
 from zae_limiter.core.writes import Adjust, Borrow, Create, Drain, Fill, Refill, Speculate, Write
-from zae_limiter.flows import usage
+from zae_limiter.flows.admin import usage
 from zae_limiter.flows.scope import Scope
 from zae_limiter.runtime.blocking import run
 from zae_limiter.testing.history import Event, worst_window

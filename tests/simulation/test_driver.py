@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from zae_limiter.backends.memory import MemoryStore
-from zae_limiter.core.composite import BucketAddress
+from zae_limiter.core.bucket import BucketAddress
 from zae_limiter.core.exceptions import StorageUnavailable
-from zae_limiter.core.operations import planned_at_ms
+from zae_limiter.core.idempotency import planned_at_ms
 from zae_limiter.core.writes import Adjust
 from zae_limiter.testing.simulation import Cancelled, Client, Faults, Killed, Simulation
 

@@ -7,14 +7,14 @@ from typing import Any
 
 from zae_limiter import Limit, RateLimitExceeded, SyncRateLimiter, SyncRepository
 from zae_limiter.backends.memory import MemoryStore
-from zae_limiter.core.composite import Bucket, BucketAddress
+from zae_limiter.core.bucket import Bucket, BucketAddress
 from zae_limiter.core.exceptions import StorageUnavailable
 from zae_limiter.core.limit import MILLI
 from zae_limiter.core.writes import Adjust, Outcome, Write
-from zae_limiter.flows.cascade import make_request
-from zae_limiter.flows.lease import Terms, end_lease, open_lease
+from zae_limiter.flows.acquire.lease import Terms, end_lease, open_lease
+from zae_limiter.flows.acquire.request import make_request
 from zae_limiter.flows.scope import Scope
-from zae_limiter.flows.shards import split_shard
+from zae_limiter.flows.shards.items import split_shard
 from zae_limiter.testing import ManualClock
 from zae_limiter.testing.simulation import Simulation
 

@@ -10,23 +10,17 @@ import pytest
 
 from zae_limiter import Entity, RateLimitExceeded
 from zae_limiter.backends.memory import MemoryStore
-from zae_limiter.core.composite import (
-    Bucket,
-    BucketAddress,
-    at,
-    covers,
-    full_bucket,
-    time_to_gain_ms,
-)
+from zae_limiter.core.bucket import Bucket, BucketAddress, at, covers, full_bucket, time_to_gain_ms
 from zae_limiter.core.judge import judge_shards
 from zae_limiter.core.limit import MILLI, Limit, LimitSet
 from zae_limiter.core.shards import MAX_SHARDS
-from zae_limiter.flows import capacity, configure, entities
-from zae_limiter.flows.cascade import make_request
-from zae_limiter.flows.lease import Terms, adjust, end_lease, open_lease
-from zae_limiter.flows.refusals import Refusals
+from zae_limiter.flows.acquire.lease import Terms, adjust, end_lease, open_lease
+from zae_limiter.flows.acquire.refusals import Refusals
+from zae_limiter.flows.acquire.request import make_request
+from zae_limiter.flows.admin import capacity, entities
+from zae_limiter.flows.admin import limits as stored_limits
 from zae_limiter.flows.scope import Scope
-from zae_limiter.flows.shards import read_all, split_shard
+from zae_limiter.flows.shards.items import read_all, split_shard
 from zae_limiter.runtime.blocking import run
 from zae_limiter.testing.simulation import Simulation
 
@@ -68,8 +62,8 @@ class Quiet:
             parent_id = PARENTS[entity_id]
             entity = Entity(entity_id, parent_id=parent_id, cascade=parent_id is not None)
             run(entities.create_entity(setup, entity, None))
-            slot = configure.entity_slot(entity_id, RESOURCE)
-            run(configure.set_limits(setup, slot, limits))
+            slot = stored_limits.entity_slot(entity_id, RESOURCE)
+            run(stored_limits.set_limits(setup, slot, limits))
 
     async def tape(self) -> None:
         for _ in range(STEPS):

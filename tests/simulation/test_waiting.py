@@ -9,13 +9,14 @@ import pytest
 
 from zae_limiter import Entity, Limit, RateLimitExceeded
 from zae_limiter.backends.memory import MemoryStore
-from zae_limiter.core.composite import BucketAddress
+from zae_limiter.core.bucket import BucketAddress
 from zae_limiter.core.writes import Outcome, Write
-from zae_limiter.flows import configure, entities
-from zae_limiter.flows.cascade import make_request
-from zae_limiter.flows.lease import Terms, end_lease, open_lease
+from zae_limiter.flows.acquire.lease import Terms, end_lease, open_lease
+from zae_limiter.flows.acquire.request import make_request
+from zae_limiter.flows.acquire.wait_queue import Place, Turnstiles
+from zae_limiter.flows.admin import entities
+from zae_limiter.flows.admin import limits as stored_limits
 from zae_limiter.flows.scope import Scope
-from zae_limiter.flows.turnstile import Place, Turnstiles
 from zae_limiter.runtime.blocking import run
 from zae_limiter.runtime.simulated_scheduler import Task
 from zae_limiter.testing.simulation import Faults, Simulation
@@ -131,7 +132,7 @@ def test_waiters_at_different_levels_do_not_keep_each_other_awake(seed: int, del
         entity = Entity(entity_id, parent_id=parent_id, cascade=parent_id is not None)
         run(entities.create_entity(setup, entity, None))
         limits = [Limit("x", x, 1, 10), Limit("y", y, 1, 10)]
-        run(configure.set_limits(setup, configure.entity_slot(entity_id, "api"), limits))
+        run(stored_limits.set_limits(setup, stored_limits.entity_slot(entity_id, "api"), limits))
 
     async def take(amounts: dict[str, int], timeout: float | None) -> None:
         request = make_request("child", "api", amounts)

@@ -9,12 +9,13 @@ from itertools import count, product
 from zae_limiter.backends.memory import MemoryStore
 from zae_limiter.backends.memory.readings import forget
 from zae_limiter.backends.memory.tables import Tables
+from zae_limiter.core.apply import apply
 from zae_limiter.core.audit import AuditEvent
-from zae_limiter.core.composite import Bucket, BucketAddress
+from zae_limiter.core.bucket import Bucket, BucketAddress
 from zae_limiter.core.hierarchy import ConfigSlot, decide, slots
 from zae_limiter.core.limit import Limit, LimitSet
 from zae_limiter.core.models import LimiterConfig
-from zae_limiter.core.writes import Granted, Outcome, Write, apply
+from zae_limiter.core.writes import Granted, Outcome, Write
 from zae_limiter.ports.repository_protocol import Buckets, ConfigPage, Configs
 from zae_limiter.runtime.simulated_scheduler import Scheduler
 

@@ -9,13 +9,13 @@ from enum import Enum, auto
 from typing import TypeVar
 
 from zae_limiter import Limit
-from zae_limiter.core.composite import Bucket, BucketAddress
+from zae_limiter.core.bucket import Bucket, BucketAddress
 from zae_limiter.core.exceptions import StorageUnavailable
 from zae_limiter.core.hierarchy import ConfigSlot
+from zae_limiter.core.idempotency import Landing, landing
 from zae_limiter.core.limit import MILLI, LimitSet
-from zae_limiter.core.operations import Landing, landing
 from zae_limiter.core.writes import Adjust, Granted, Outcome, Write
-from zae_limiter.flows.lease import LeaseRecord
+from zae_limiter.flows.acquire.lease import LeaseRecord
 from zae_limiter.ports.repository_protocol import Buckets, ConfigPage, Configs
 from zae_limiter.runtime.simulated import Client
 from zae_limiter.runtime.simulated_scheduler import Scheduler, Task

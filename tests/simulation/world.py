@@ -11,16 +11,17 @@ from typing import cast
 from unittest.mock import patch
 
 from zae_limiter import Entity, OnUnavailable, RateLimiterUnavailable, RateLimitExceeded
-from zae_limiter.core import composite
+from zae_limiter.core import bucket
+from zae_limiter.core.apply import apply
 from zae_limiter.core.shards import MAX_SHARDS
-from zae_limiter.core.writes import apply
-from zae_limiter.flows import configure, entities
-from zae_limiter.flows.cascade import make_request
-from zae_limiter.flows.config_cache import ConfigCache
-from zae_limiter.flows.lease import Terms, adjust, consume, end_lease, open_lease
-from zae_limiter.flows.refusals import Refusals
+from zae_limiter.flows.acquire.lease import Terms, adjust, consume, end_lease, open_lease
+from zae_limiter.flows.acquire.refusals import Refusals
+from zae_limiter.flows.acquire.request import make_request
+from zae_limiter.flows.admin import entities
+from zae_limiter.flows.admin import limits as stored_limits
+from zae_limiter.flows.config.cache import ConfigCache
 from zae_limiter.flows.scope import Scope
-from zae_limiter.flows.shards import split_shard
+from zae_limiter.flows.shards.items import split_shard
 from zae_limiter.ports.io import Io
 from zae_limiter.ports.repository_protocol import RepositoryProtocol
 from zae_limiter.runtime.blocking import run
@@ -103,11 +104,11 @@ class World:
         for entity_id, parent_id in PARENTS.items():
             entity = Entity(entity_id, parent_id=parent_id, cascade=parent_id is not None)
             run(entities.create_entity(scope, entity, None))
-        slot = configure.resource_slot(RESOURCE)
-        run(configure.set_limits(scope, slot, self.scenario.defaults))
+        slot = stored_limits.resource_slot(RESOURCE)
+        run(stored_limits.set_limits(scope, slot, self.scenario.defaults))
         for entity_id, limits in self.scenario.limits.items():
-            slot = configure.entity_slot(entity_id, RESOURCE)
-            run(configure.set_limits(scope, slot, limits))
+            slot = stored_limits.entity_slot(entity_id, RESOURCE)
+            run(stored_limits.set_limits(scope, slot, limits))
 
     async def _work(self, client: Client, scope: Scope) -> None:
         for _ in range(self.scenario.jobs):
@@ -253,24 +254,24 @@ class World:
 
     async def _change_limits(self) -> None:
         scope, roll = self._scope(self.fate.io, self.store), self.rng.random()
-        leaf = configure.entity_slot(self.rng.choice(LEAVES), RESOURCE)
-        parent = configure.entity_slot(self.rng.choice(ANCESTORS), RESOURCE)
+        leaf = stored_limits.entity_slot(self.rng.choice(LEAVES), RESOURCE)
+        parent = stored_limits.entity_slot(self.rng.choice(ANCESTORS), RESOURCE)
         if roll < 0.4:
-            slot = configure.resource_slot(RESOURCE)
-            await configure.set_limits(scope, slot, draw_limits(self.rng))
+            slot = stored_limits.resource_slot(RESOURCE)
+            await stored_limits.set_limits(scope, slot, draw_limits(self.rng))
         elif roll < 0.6:
-            await configure.set_limits(scope, leaf, draw_limits(self.rng))
+            await stored_limits.set_limits(scope, leaf, draw_limits(self.rng))
         elif roll < 0.7:
-            await configure.delete_config(scope, leaf)
+            await stored_limits.delete_config(scope, leaf)
         else:
-            await configure.set_limits(scope, parent, draw_parent_limits(self.rng))
+            await stored_limits.set_limits(scope, parent, draw_parent_limits(self.rng))
 
 
 @contextmanager
 def _few_writes_each() -> Iterator[None]:
     """Items that are full of writes after a few, so that they are split in a short run."""
-    few = composite.Cell(12_000, 12_000, 12_000, 1000)
-    with patch.object(composite, "WCU_CELL", few):
+    few = bucket.Cell(12_000, 12_000, 12_000, 1000)
+    with patch.object(bucket, "WCU_CELL", few):
         yield
 
 

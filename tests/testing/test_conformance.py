@@ -11,7 +11,8 @@ import pytest
 
 from zae_limiter.backends.memory import MemoryStore
 from zae_limiter.backends.sqlite import SqliteStore
-from zae_limiter.core.composite import Bucket, take
+from zae_limiter.core.apply import apply
+from zae_limiter.core.bucket import Bucket, take
 from zae_limiter.core.exceptions import ValidationError
 from zae_limiter.core.writes import (
     Adjust,
@@ -24,7 +25,6 @@ from zae_limiter.core.writes import (
     Refill,
     Speculate,
     Write,
-    apply,
 )
 from zae_limiter.ports.io import Io
 from zae_limiter.testing import CHECKS, DRIVERS, Check, run_check

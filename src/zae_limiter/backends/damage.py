@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import warnings
 
-from ..core.damage import StoredDataWarning
-from ..core.exceptions import StoredDataError
+from ..core.exceptions import StoredDataError, StoredDataWarning
 
 
 def leave_out(error: StoredDataError) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 
 from ..core.exceptions import ValidationError
-from ..core.naming import validate_stack_name
+from ..core.validation import validate_stack_name
 from ..ports.io import Io
 from ..ports.repository_protocol import RepositoryProtocol
 

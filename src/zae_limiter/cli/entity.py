@@ -10,7 +10,7 @@ import click
 from ..core.exceptions import EntityNotFoundError
 from ..core.limit import Limit
 from ..core.models import Entity
-from ..flows.audit import MAX_PAGE
+from ..flows.admin.audit import MAX_PAGE
 from ..sync_repository import SyncRepository
 from .options import (
     config_resource_option,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ..backends.urls import open_store, parse_url
 from ..core.exceptions import ValidationError
-from ..core.naming import RESERVED_NAMESPACE
+from ..core.validation import RESERVED_NAMESPACE
 from ..flows.opening import DEFAULT_NAMESPACE
 from ..flows.scope import Scope
 from ..runtime.blocking import BlockingIo, run

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from .limit import Limit
 from .models import ConfigSource, LimiterConfig
-from .naming import DEFAULT_RESOURCE
+from .validation import DEFAULT_RESOURCE
 
 MAX_LEVELS = 8
 

@@ -12,10 +12,10 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from .composite import Bucket, refill, time_to_fill_ms, time_to_gain_ms
+from .bucket import Bucket, refill, time_to_fill_ms, time_to_gain_ms
 from .limit import MILLI, LimitSet
 from .models import LimitStatus
-from .naming import WCU
+from .validation import WCU
 
 NEVER = math.inf
 
@@ -37,7 +37,7 @@ class Verdict(NamedTuple):
 
 
 def judge(bucket: Bucket, takes_milli: Mapping[str, int]) -> Verdict:
-    """Decide on a bucket that has been brought up to date (`composite.at`).
+    """Decide on a bucket that has been brought up to date (`bucket.at`).
 
     A limit of which nothing is asked never blocks, even in debt.
     """

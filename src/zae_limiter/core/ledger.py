@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from .composite import BucketAddress
+from .bucket import BucketAddress
 from .limit import MILLI
 
 

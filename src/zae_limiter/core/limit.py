@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from .exceptions import ValidationError
-from .naming import MAX_AMOUNT, MAX_PERIOD_SECONDS, validate_limit_name
+from .validation import MAX_AMOUNT, MAX_PERIOD_SECONDS, validate_limit_name
 
 MILLI = 1000
 MAX_LIMITS = 32
@@ -74,7 +74,7 @@ class Limit:
         return cls(name, capacity, refill_amount, refill_period_seconds)
 
     @classmethod
-    def from_bucket_state(cls, state: models.BucketState) -> Limit:
+    def from_bucket_state(cls, state: BucketState) -> Limit:
         """The limit that a bucket was stamped with."""
         return cls(
             state.limit_name,
@@ -111,6 +111,46 @@ class Limit:
     def seconds_to_fill(self) -> float:
         """How long an empty bucket takes to be full."""
         return self.capacity / self.refill_rate
+
+
+@dataclass
+class BucketState:
+    """One limit of one bucket, in millitokens."""
+
+    entity_id: str
+    resource: str
+    limit_name: str
+    tokens_milli: int
+    last_refill_ms: int
+    capacity_milli: int
+    refill_amount_milli: int
+    refill_period_ms: int
+    total_consumed_milli: int | None = None
+
+    @property
+    def tokens(self) -> int:
+        """Whole tokens; negative while in debt."""
+        return self.tokens_milli // MILLI
+
+    @property
+    def capacity(self) -> int:
+        """The ceiling in whole tokens."""
+        return self.capacity_milli // MILLI
+
+    @classmethod
+    def from_limit(cls, entity_id: str, resource: str, limit: Limit, now_ms: int) -> BucketState:
+        """A full bucket."""
+        return cls(
+            entity_id,
+            resource,
+            limit.name,
+            tokens_milli=limit.capacity * MILLI,
+            last_refill_ms=now_ms,
+            capacity_milli=limit.capacity * MILLI,
+            refill_amount_milli=limit.refill_amount * MILLI,
+            refill_period_ms=limit.refill_period_seconds * 1000,
+            total_consumed_milli=0,
+        )
 
 
 def _positive(field: str, value: object, maximum: int) -> None:
@@ -172,7 +212,3 @@ def validate_limits(limits: Sequence[Limit], field: str = "limits") -> tuple[Lim
     if twice:
         raise ValidationError(field, twice, f"names {', '.join(twice)} more than once")
     return tuple(limits)
-
-
-# Last, because models are made of what is here: annotations are read at run time, too.
-from . import models  # noqa: E402

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Literal
 
-from .limit import MILLI, Limit
+from .limit import Limit
 
 OnUnavailableAction = Literal["allow", "block"]
 ConfigSource = Literal["entity", "entity_default", "resource", "system"]
@@ -60,46 +60,6 @@ class LimitStatus:
     def deficit(self) -> int:
         """How many tokens were missing."""
         return max(0, self.requested - self.available)
-
-
-@dataclass
-class BucketState:
-    """One limit of one bucket, in millitokens."""
-
-    entity_id: str
-    resource: str
-    limit_name: str
-    tokens_milli: int
-    last_refill_ms: int
-    capacity_milli: int
-    refill_amount_milli: int
-    refill_period_ms: int
-    total_consumed_milli: int | None = None
-
-    @property
-    def tokens(self) -> int:
-        """Whole tokens; negative while in debt."""
-        return self.tokens_milli // MILLI
-
-    @property
-    def capacity(self) -> int:
-        """The ceiling in whole tokens."""
-        return self.capacity_milli // MILLI
-
-    @classmethod
-    def from_limit(cls, entity_id: str, resource: str, limit: Limit, now_ms: int) -> BucketState:
-        """A full bucket."""
-        return cls(
-            entity_id,
-            resource,
-            limit.name,
-            tokens_milli=limit.capacity * MILLI,
-            last_refill_ms=now_ms,
-            capacity_milli=limit.capacity * MILLI,
-            refill_amount_milli=limit.refill_amount * MILLI,
-            refill_period_ms=limit.refill_period_seconds * 1000,
-            total_consumed_milli=0,
-        )
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from .composite import Bucket, at, carries, covers, full_bucket, owned, take, time_to_fill_ms
+from .bucket import Bucket, at, carries, covers, full_bucket, owned, take, time_to_fill_ms
 from .limit import LimitSet
-from .naming import WCU
 from .shards import MAX_SHARDS
+from .validation import WCU
 from .writes import Borrow, Create, Drain, Fill, Refill, Speculate, Write
 
 _STOCK_MS = 500
@@ -21,7 +21,7 @@ _BORROWED_FOR_MS = 1000
 class Intent(NamedTuple):
     """What a caller wants from one bucket, and how the bucket should be stamped.
 
-    `metered`: the bucket counts its own writes too (`composite.WCU_CELL`).
+    `metered`: the bucket counts its own writes too (`bucket.WCU_CELL`).
     """
 
     limits: LimitSet

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from .composite import Bucket
+from .bucket import Bucket
 from .limit import MILLI
 from .models import UsageSnapshot, UsageSummary
-from .naming import WCU
+from .validation import WCU
 from .windows import WINDOW_TYPES, WindowType, iso, window_end, window_start
 
 

@@ -1,4 +1,4 @@
-"""The write paths as values, and what each does to a bucket: the reference semantics.
+"""The write paths as values.
 
     Create     put a new bucket; refused when there is one
     Refill     move a bucket from the image it was planned on to a newer one, as a delta
@@ -8,19 +8,17 @@
     Adjust     charge or give back, whatever the balance; never creates a bucket
     Speculate  take tokens that are there, if the bucket carries the limits the caller knows
 
-`apply` is what every store must agree with. Each write carries the id of its operation;
-a bucket remembers the last few, so a write that is sent again because its answer was
-lost changes nothing and is answered as it was the first time.
+`core.apply` says what each write does to a bucket.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, assert_never
+from typing import NamedTuple
 
-from .composite import REMEMBERED_OPERATIONS, Bucket, Cell, credit, renewed, take
-from .naming import WCU
+from .bucket import Bucket, Cell
+from .validation import WCU
 
 
 class Create(NamedTuple):
@@ -164,92 +162,6 @@ Outcome = Granted | Refused | Absent
 ABSENT = Absent()
 
 
-def apply(write: Write, bucket: Bucket | None) -> Outcome:
-    """What this write does to this bucket. Changes nothing itself."""
-    if bucket is None:
-        return Granted(_remember(write, write.bucket)) if isinstance(write, Create) else ABSENT
-    if write.operation in bucket.recent:
-        return Granted(bucket)
-    match write:
-        case Speculate():
-            if bucket.is_expired(write.at_ms) or not _covers(write, bucket):
-                return Refused(bucket)
-            return _taken(write, bucket)
-        case Drain():
-            return _taken(write, bucket) if _covers(write, bucket) else Refused(bucket)
-        case Borrow():
-            return _taken(write, bucket) if _covers_by_then(write, bucket) else Refused(bucket)
-        case Refill():
-            if bucket == write.before:
-                return Granted(_remember(write, write.after))
-            if not _still_planned_for(write, bucket):
-                return Refused(bucket)
-            return Granted(_remember(write, _moved(write, bucket)))
-        case Fill():
-            if not _is_full_by_then(write, bucket):
-                return Refused(bucket)
-            return Granted(_filled(write, bucket))
-        case Adjust():
-            return Granted(_remember(write, _adjusted(write, bucket)))
-        case Create():
-            return Refused(bucket)
-        case _:
-            assert_never(write)
-
-
-def _covers(write: Speculate | Drain, bucket: Bucket) -> bool:
-    if (
-        write.fingerprint != bucket.fingerprint
-        or write.shard_count != bucket.shard_count
-        or write.refilled_since_ms > bucket.refilled_at_ms
-    ):
-        return False
-    cells, roofs_milli = bucket.cells, write.roofs_milli
-    for name, amount_milli in write.takes_milli.items():
-        tokens_milli = cells[name].tokens_milli
-        if amount_milli and not amount_milli <= tokens_milli <= roofs_milli.get(name, tokens_milli):
-            return False
-    return True
-
-
-def _covers_by_then(write: Borrow, bucket: Bucket) -> bool:
-    if (
-        write.fingerprint != bucket.fingerprint
-        or write.shard_count != bucket.shard_count
-        or write.refilled_at_ms != bucket.refilled_at_ms
-    ):
-        return False
-    cells, roofs_milli = bucket.cells, write.roofs_milli
-    for name, floor_milli in write.floors_milli.items():
-        tokens_milli = cells[name].tokens_milli
-        if not floor_milli <= tokens_milli <= roofs_milli.get(name, tokens_milli):
-            return False
-    return True
-
-
-def _taken(write: Speculate | Drain | Borrow, bucket: Bucket) -> Granted:
-    return Granted(take(bucket, write.takes_milli, write.acquires, _recent(write, bucket)))
-
-
-def _recent(write: Write, bucket: Bucket) -> tuple[str, ...]:
-    return (write.operation, *bucket.recent[: REMEMBERED_OPERATIONS - 1])
-
-
-def _remember(write: Write, bucket: Bucket) -> Bucket:
-    return renewed(bucket, bucket.cells, recent=_recent(write, bucket))
-
-
-def _still_planned_for(write: Refill, bucket: Bucket) -> bool:
-    before = write.before
-    return (
-        bucket.refilled_at_ms == before.refilled_at_ms
-        and bucket.fingerprint == before.fingerprint
-        and bucket.shard_count == before.shard_count
-        and bucket.dormant == before.dormant
-        and all(guard.holds(bucket.cells[name]) for name, guard in guards(write).items())
-    )
-
-
 class Guard(NamedTuple):
     """What one limit of the stored item must hold for a `Refill` to apply."""
 
@@ -288,75 +200,3 @@ def _guard(write: Refill, name: str, seen: Cell) -> Guard:
     elif charge_milli > 0 or (splits and lowered):
         floor_milli = -change_milli
     return Guard(floor_milli, seen.tokens_milli, seen.remainder)
-
-
-def _moved(write: Refill, bucket: Bucket) -> Bucket:
-    before, after = write.before, write.after
-    cells = dict(after.cells)
-    for name, planned in after.cells.items():
-        seen = before.cells.get(name)
-        if seen is not None:
-            now = bucket.cells[name]
-            cells[name] = planned._replace(
-                tokens_milli=now.tokens_milli + planned.tokens_milli - seen.tokens_milli,
-                consumed_milli=now.consumed_milli + planned.consumed_milli - seen.consumed_milli,
-            )
-    # Where it means to change nothing, what others have changed meanwhile stays.
-    return bucket._replace(
-        cells=cells,
-        refilled_at_ms=after.refilled_at_ms,
-        fingerprint=after.fingerprint,
-        acquires=bucket.acquires + after.acquires - before.acquires,
-        shard_count=after.shard_count,
-        dormant=after.dormant,
-        **{field: getattr(after, field) for field in _changed(before, after)},
-    )
-
-
-def _changed(before: Bucket, after: Bucket) -> list[str]:
-    """What is said otherwise of lifetime and owner."""
-    fields = ("expires_at_s", "parent_id", "cascade")
-    return [field for field in fields if getattr(before, field) != getattr(after, field)]
-
-
-def _is_full_by_then(write: Fill, bucket: Bucket) -> bool:
-    if (
-        bucket.fingerprint != write.fingerprint
-        or bucket.shard_count != write.shard_count
-        or bucket.dormant
-        or bucket.refilled_at_ms > write.refilled_by_ms
-    ):
-        return False
-    cells = bucket.cells
-    for name, floor_milli in write.floors_milli.items():
-        if name not in cells or cells[name].tokens_milli < floor_milli:
-            return False
-    return True
-
-
-def _filled(write: Fill, bucket: Bucket) -> Bucket:
-    cells = dict(bucket.cells)
-    for name, tokens_milli in write.leaves_milli.items():
-        _, capacity, amount, period, consumed, _ = cells[name]
-        taken_milli = write.takes_milli.get(name, 0)
-        cells[name] = Cell(tokens_milli, capacity, amount, period, consumed + taken_milli)
-    return Bucket(
-        cells,
-        write.at_ms,
-        bucket.fingerprint,
-        _recent(write, bucket),
-        bucket.acquires + write.acquires,
-        write.expires_at_s,
-        bucket.shard,
-        bucket.shard_count,
-        write.parent_id,
-        write.cascade,
-    )
-
-
-def _adjusted(write: Adjust, bucket: Bucket) -> Bucket:
-    known = {name: d for name, d in write.deltas_milli.items() if name in bucket.cells}
-    charges = {name: delta for name, delta in known.items() if delta > 0}
-    charged = take(bucket, charges, write.acquires)
-    credited = {name: credit(charged, name, -delta) for name, delta in known.items() if delta < 0}
-    return charged._replace(cells={**charged.cells, **credited})

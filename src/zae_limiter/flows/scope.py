@@ -6,16 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ..core.composite import Bucket, BucketAddress
+from ..core.bucket import Bucket, BucketAddress
 from ..core.writes import Absent, Outcome
+from ..local.bounded import Bounded
+from ..local.single_flight import Readings
 from ..ports.io import Io
 from ..ports.repository_protocol import RepositoryProtocol
-from .bounded import Bounded
-from .config_cache import ConfigCache
-from .lanes import Lanes
-from .readings import Readings
-from .refusals import Refusals
-from .turnstile import Turnstiles
+from .acquire.refusals import Refusals
+from .acquire.wait_queue import Turnstiles
+from .coalesce.queue import Lanes
+from .config.cache import ConfigCache
 
 DEFAULT_TTL_MULTIPLIER = 7
 # An acquire from a bucket in use that is not remembered takes two calls. Remembered, it takes one,

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from ..core.audit import AuditEvent
-from ..core.composite import Bucket, BucketAddress
+from ..core.bucket import Bucket, BucketAddress
 from ..core.hierarchy import ConfigSlot
 from ..core.models import BackendCapabilities, Entity, LimiterConfig, UsageSnapshot
 from ..core.windows import WindowType
@@ -35,7 +35,7 @@ class Buckets(Protocol):
         one that is written too often is split into shards."""
 
     async def write(self, address: BucketAddress, write: Write) -> Outcome:
-        """Carry out `core.writes.apply` on the item, atomically."""
+        """Carry out `core.apply.apply` on the item, atomically."""
 
     async def write_all(self, writes: Sequence[tuple[BucketAddress, Write]]) -> list[Outcome]:
         """Carry out writes on different items, all or none. When none is carried out, outcomes

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from ..core.operations import operation_id
+from ..core.idempotency import operation_id
 from ..ports.clock import Clock
 from .ids import rising_entropy, unique_suffix
 from .system_clock import SystemClock, ahead_by

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from ..core.operations import operation_id
+from ..core.idempotency import operation_id
 from ..ports.clock import Clock
 from .ids import rising_entropy, unique_suffix
 from .parallel import Gather, serial

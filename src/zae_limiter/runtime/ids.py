@@ -6,7 +6,7 @@ import itertools
 import os
 import secrets
 
-from ..flows.forks import forget_other_threads
+from ..local.forks import forget_other_threads
 
 _client = secrets.token_hex(3)
 _numbers = itertools.count()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from random import Random
 from typing import Any, TypeVar
 
-from ..core.operations import operation_id
+from ..core.idempotency import operation_id
 from .simulated_scheduler import Killed, Process, Scheduler, Task, Wait, hand_over
 
 T = TypeVar("T")

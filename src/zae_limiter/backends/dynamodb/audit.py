@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...core.audit import AuditEvent
-from ...flows.bounded import Bounded
+from ...local.bounded import Bounded
 from .codec import decode_event, encode_event
 from .fields import Fields
 from .pages import Query, read_pages

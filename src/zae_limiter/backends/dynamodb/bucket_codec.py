@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from ...core.composite import REMEMBERED_OPERATIONS, Bucket, BucketAddress, Cell
+from ...core.bucket import REMEMBERED_OPERATIONS, Bucket, BucketAddress, Cell
 from ...core.exceptions import StoredDataError
 from ...core.shards import MAX_SHARDS
 from . import schema

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, assert_never
 
-from ...core.composite import Bucket, BucketAddress, Cell
+from ...core.bucket import Bucket, BucketAddress, Cell
 from ...core.writes import Adjust, Borrow, Create, Drain, Fill, Guard, Refill, Speculate, guards
 from .bucket_codec import FIELDS, OPERATIONS, bucket_key_text, dormant_text, encode_bucket
 from .bucket_fields import (

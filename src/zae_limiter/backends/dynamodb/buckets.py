@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from ...core.composite import Bucket, BucketAddress
+from ...core.bucket import Bucket, BucketAddress
 from ...core.exceptions import StorageUnavailable, StoredDataError
 from ...core.writes import ABSENT, Adjust, Create, Granted, Outcome, Refused, Write
 from ..damage import leave_out

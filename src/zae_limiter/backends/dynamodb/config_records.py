@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ...core.hierarchy import ConfigSlot
 from ...core.models import LimiterConfig
-from ...core.naming import DEFAULT_RESOURCE
+from ...core.validation import DEFAULT_RESOURCE
 from .codec import encode_limits, indexed
 from .expressions import Expression
 from .fields import Fields, read

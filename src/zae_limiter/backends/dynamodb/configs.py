@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from ...core.audit import AuditEvent
 from ...core.hierarchy import ConfigSlot
 from ...core.models import LimiterConfig
-from ...core.naming import validate_identifier
-from ...flows.bounded import Bounded
+from ...core.validation import validate_identifier
+from ...local.bounded import Bounded
 from ...ports.repository_protocol import ConfigPage
 from .audit import Recorder
 from .codec import decode_config, decode_entity
 from .config_records import Place, Stored, setting
+from .contention import race, won
 from .pages import Query, read_page, read_pages
-from .races import race, won
 from .registries import Registries
 from .schema import gsi3_pk_entity_config, key, pk_entity, sk_config, sk_meta
 from .table import Action, Key, Table, key_text

@@ -11,9 +11,9 @@ from ...core.audit import AuditEvent
 from ...core.models import Entity
 from .audit import Recorder
 from .codec import decode_entity, encode_entity, storable_map
+from .contention import halfway, race, won
 from .expressions import Expression
 from .pages import Query, read_pages
-from .races import halfway, race, won
 from .registries import Registries
 from .schema import gsi1_pk_parent, gsi3_pk_entity, key, pk_entity, sk_config, sk_meta
 from .table import Action, Key, Table, key_of

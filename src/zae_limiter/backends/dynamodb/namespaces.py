@@ -10,9 +10,9 @@ from dataclasses import replace
 from ...core.exceptions import NamespaceStateError, StorageUnavailable
 from ...ports.repository_protocol import NamespaceRecord
 from .codec import decode_namespace, encode_namespace
+from .contention import halfway, race, won
 from .expressions import Expression
 from .pages import Query, read_page, read_pages
-from .races import halfway, race, won
 from .schema import REGISTRY_ID, key, pk_system, sk_namespace, sk_nsid
 from .table import Action, Key, Table, key_of
 from .wire.errors import ConditionFailed

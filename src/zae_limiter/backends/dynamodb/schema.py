@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...core.naming import RESERVED_NAMESPACE
+from ...core.validation import RESERVED_NAMESPACE
 
 REGISTRY_ID = RESERVED_NAMESPACE
 BUCKET_PREFIX = "b"

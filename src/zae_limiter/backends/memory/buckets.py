@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ...core.composite import Bucket, BucketAddress
+from ...core.bucket import Bucket, BucketAddress
 from ...core.writes import Granted, Outcome, Write
 from .readings import forget, note
 from .tables import Tables

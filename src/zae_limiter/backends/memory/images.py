@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...core.composite import Bucket, BucketAddress
+from ...core.bucket import Bucket, BucketAddress
 from .tables import Tables
 
 

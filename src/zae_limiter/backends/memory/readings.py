@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 
-from ...core.composite import Bucket, BucketAddress
-from ...core.naming import WCU
+from ...core.bucket import Bucket, BucketAddress
 from ...core.usage import UsageCounts, UsageHour, consumption
+from ...core.validation import WCU
 from ...core.windows import hour_start_ms
 from .tables import Reading, Tables
 

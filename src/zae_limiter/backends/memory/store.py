@@ -1,4 +1,4 @@
-"""A store in this process's memory: `core.writes.apply` over dictionaries.
+"""A store in this process's memory: `core.apply.apply` over dictionaries.
 
 Made for tests, demonstrations and limits that no other process shares. Every method is
 atomic under one lock and never suspends, so both drivers and any number of threads may
@@ -10,10 +10,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from ...core.composite import Bucket
+from ...core.apply import apply
+from ...core.bucket import Bucket
 from ...core.models import BackendCapabilities
-from ...core.writes import Outcome, Write, apply
-from ...flows.forks import free_in_child
+from ...core.writes import Outcome, Write
+from ...local.forks import free_in_child
 from .audit import MemoryAudit
 from .buckets import MemoryBuckets
 from .configs import MemoryConfigs

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ...core.audit import AuditEvent
-from ...core.composite import Bucket, BucketAddress
+from ...core.bucket import Bucket, BucketAddress
 from ...core.hierarchy import ConfigSlot
 from ...core.models import Entity, LimiterConfig
 from ...core.usage import UsageCounts

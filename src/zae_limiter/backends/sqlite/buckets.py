@@ -1,15 +1,16 @@
-"""Buckets in SQLite: `core.writes.apply` on one row."""
+"""Buckets in SQLite: `core.apply.apply` on one row."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
 
-from ...core.composite import Bucket, BucketAddress
+from ...core.apply import apply
+from ...core.bucket import Bucket, BucketAddress
 from ...core.exceptions import StoredDataError
 from ...core.usage import consumption
 from ...core.windows import hour_start_ms
-from ...core.writes import Granted, Outcome, Write, apply
+from ...core.writes import Granted, Outcome, Write
 from ..damage import leave_out
 from .codec import (
     ITEM_COLUMNS,

@@ -8,13 +8,13 @@ from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 from ...core.audit import AuditEvent
-from ...core.composite import Bucket, BucketAddress, Cell
+from ...core.bucket import Bucket, BucketAddress, Cell
 from ...core.exceptions import StoredDataError, ValidationError
 from ...core.limit import Limit
 from ...core.models import Entity, LimiterConfig, OnUnavailable
-from ...core.naming import WCU
 from ...core.shards import MAX_SHARDS
 from ...core.usage import UsageCounts
+from ...core.validation import WCU
 from ...ports.repository_protocol import NamespaceRecord
 
 T = TypeVar("T")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from ...core.composite import BucketAddress
+from ...core.bucket import BucketAddress
 from .codec import ITEM_COLUMNS, Item, decode_item, encode_bucket, encode_item
 
 KEY = "namespace_id = ? AND entity_id = ? AND resource = ? AND shard = ?"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 
-from ...core.composite import BucketAddress
+from ...core.bucket import BucketAddress
 from ...core.models import UsageSnapshot
 from ...core.usage import UsageCounts, UsageHour, snapshots
 from ...ports.repository_protocol import UsageQuery

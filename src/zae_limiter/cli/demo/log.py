@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Any, TextIO
 
-from ...core.exceptions import RateLimitExceeded
 from ...core.ledger import Entry
+from ...core.rate_limit_exceeded import RateLimitExceeded
 from ...runtime.system_clock import SystemClock
 
 now_ms = SystemClock().now_ms

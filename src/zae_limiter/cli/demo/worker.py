@@ -14,8 +14,9 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
 
-from ...core.exceptions import RateLimiterUnavailable, RateLimitExceeded
+from ...core.exceptions import RateLimiterUnavailable
 from ...core.limit import MILLI
+from ...core.rate_limit_exceeded import RateLimitExceeded
 from ...limiter import RateLimiter
 from ...repository import Repository
 from ...sync_limiter import SyncRateLimiter

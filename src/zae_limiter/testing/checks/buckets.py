@@ -1,14 +1,15 @@
-"""Bucket items: every write is `core.writes.apply`, atomically."""
+"""Bucket items: every write is `core.apply.apply`, atomically."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...core.composite import Bucket, BucketAddress, at, split
+from ...core.apply import apply
+from ...core.bucket import Bucket, BucketAddress, at, split
 from ...core.limit import MILLI, Limit, LimitSet
-from ...core.naming import MAX_AMOUNT
 from ...core.planner import Intent, plan, plan_restamp
-from ...core.writes import ABSENT, Create, Granted, Outcome, Refill, Refused, Write, apply
+from ...core.validation import MAX_AMOUNT
+from ...core.writes import ABSENT, Create, Granted, Outcome, Refill, Refused, Write
 from .trial import LIMITS, Trial, expect, same
 
 _FEWER = LimitSet.of([Limit.per_second("rpm", 7)])

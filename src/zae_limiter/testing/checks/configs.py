@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...core.hierarchy import SYSTEM_SLOT, ConfigSlot
 from ...core.limit import Limit
 from ...core.models import Entity, LimiterConfig
-from ...core.naming import DEFAULT_RESOURCE, MAX_AMOUNT, MAX_PERIOD_SECONDS
+from ...core.validation import DEFAULT_RESOURCE, MAX_AMOUNT, MAX_PERIOD_SECONDS
 from .trial import Trial, expect, same
 
 _RPM = Limit.per_minute("rpm", 100, burst=150)

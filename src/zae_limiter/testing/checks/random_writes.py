@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 
-from ...core.composite import Bucket, BucketAddress
+from ...core.apply import apply
+from ...core.bucket import Bucket, BucketAddress
 from ...core.limit import MILLI, Limit, LimitSet
 from ...core.planner import Crowded, Intent, Short, plan, plan_create, plan_first, plan_restamp
-from ...core.writes import Adjust, Granted, Write, apply
+from ...core.writes import Adjust, Granted, Write
 from .trial import Trial, same
 
 _STEPS = 150

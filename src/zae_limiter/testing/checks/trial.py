@@ -8,7 +8,7 @@ from itertools import count
 from typing import Any, TypeVar
 
 from ...core.audit import AuditEvent, ulid
-from ...core.composite import Bucket, BucketAddress
+from ...core.bucket import Bucket, BucketAddress
 from ...core.limit import Limit, LimitSet
 from ...core.planner import Intent, plan_create
 from ...core.windows import iso_ms

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...core.composite import BucketAddress
+from ...core.bucket import BucketAddress
 from ...core.limit import MILLI
 from ...core.models import UsageSnapshot
 from ...core.windows import HOUR_MS, iso, iso_ms, window_end, window_start

@@ -1,0 +1,100 @@
+"""Who waits for a bucket in this process, in the order in which they came."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+
+from ...core.bucket import BucketAddress
+from ...local.forks import forget_in_child, new_lock
+from ...ports.io import Signal
+
+_REMEMBERED_NUDGES = 64
+
+
+@dataclass(slots=True, eq=False)
+class Place:
+    """One waiter's place in the queue of a bucket. While it is trying to be served, nobody
+    can tell whether the bucket has been charged for it already."""
+
+    address: BucketAddress
+    takes_milli: Mapping[str, int]
+    signal: Signal
+    is_trying: bool = False
+
+
+@dataclass(slots=True, eq=False, weakref_slot=True)
+class Turnstiles:
+    """A queue for each bucket that someone waits for. There are as many as waiters at most."""
+
+    nudges: int = 0
+    _queues: dict[BucketAddress, list[Place]] = field(default_factory=dict)
+    _nudged: deque[BucketAddress] = field(default_factory=lambda: deque(maxlen=_REMEMBERED_NUDGES))
+    _lock: threading.Lock = field(default_factory=new_lock)
+
+    def __post_init__(self) -> None:
+        forget_in_child(self)
+
+    def forget(self) -> None:
+        """Forget who waits."""
+        self._queues = {}
+
+    def busy(self, addresses: Iterable[BucketAddress]) -> BucketAddress | None:
+        """The first of these buckets that someone waits for."""
+        if not self._queues:
+            return None
+        with self._lock:
+            return next((address for address in addresses if address in self._queues), None)
+
+    def nudged_since(self, address: BucketAddress, nudges: int) -> bool:
+        """Whether the bucket may have changed since there were only so many nudges. Who is
+        about to join a queue was not in it to be told."""
+        with self._lock:
+            later = self.nudges - nudges
+            return later > len(self._nudged) or address in islice(reversed(self._nudged), later)
+
+    def join(self, place: Place) -> bool:
+        """Take a place at the end. True when others are ahead."""
+        with self._lock:
+            queue = self._queues.setdefault(place.address, [])
+            queue.append(place)
+            return len(queue) > 1
+
+    def ahead_milli(self, place: Place) -> dict[str, int]:
+        """What those ahead are sure to take still, in total."""
+        total_milli: dict[str, int] = {}
+        with self._lock:
+            queue = self._queues[place.address]
+            for other in queue[: queue.index(place)]:
+                for name, amount_milli in other.takes_milli.items():
+                    if not other.is_trying:
+                        total_milli[name] = total_milli.get(name, 0) + amount_milli
+        return total_milli
+
+    def is_first(self, place: Place) -> bool:
+        """True when it is this waiter's turn."""
+        with self._lock:
+            return self._queues[place.address][0] is place
+
+    def leave(self, place: Place) -> None:
+        """Give the place up and wake whoever is first now."""
+        with self._lock:
+            queue = self._queues[place.address]
+            queue.remove(place)
+            if not queue:
+                del self._queues[place.address]
+        self.nudge([place.address])
+
+    def nudge(self, addresses: Iterable[BucketAddress]) -> None:
+        """Tell the first waiter of each bucket that something has changed there, be it at one
+        of its shards."""
+        homes = {address.home for address in addresses}
+        with self._lock:
+            self.nudges += len(homes)
+            self._nudged.extend(homes)
+            signals = [self._queues[home][0].signal for home in homes if home in self._queues]
+        for signal in signals:
+            signal.set()

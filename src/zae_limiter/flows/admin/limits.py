@@ -1,0 +1,149 @@
+"""Stored limits and behaviour, at every level."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import get_args
+
+from ...core.audit import SYSTEM_AUDIT_ID, AuditAction, resource_audit_id
+from ...core.exceptions import ValidationError
+from ...core.hierarchy import SYSTEM_SLOT, ConfigSlot
+from ...core.limit import Limit, validate_limits
+from ...core.models import ConfigLevel, LimiterConfig, OnUnavailableAction
+from ...core.validation import (
+    DEFAULT_RESOURCE,
+    validate_config_resource,
+    validate_identifier,
+    validate_resource,
+    validate_text,
+)
+from ..scope import Scope
+from .audit import check_page_size, new_event
+
+_LEVELS = get_args(ConfigLevel)
+_SYSTEM_FIELDS = ("on_unavailable", "auto_update", "strict_version")
+
+
+def entity_slot(entity_id: str, resource: str) -> ConfigSlot:
+    """The place of an entity's own limits for a resource, or for all (`_default_`)."""
+    return ConfigSlot(validate_identifier(entity_id), validate_config_resource(resource))
+
+
+def resource_slot(resource: str) -> ConfigSlot:
+    """The place of a resource's defaults."""
+    return ConfigSlot(resource=validate_resource(resource))
+
+
+def slot_for(level: str, identifier: str | None, resource: str | None) -> ConfigSlot:
+    """The place that a level's name and its parts mean."""
+    if level not in _LEVELS:
+        raise ValidationError("level", level, f"must be one of {', '.join(_LEVELS)}")
+    if level == "entity":
+        if identifier is None:
+            raise ValidationError("identifier", identifier, "the entity level needs an entity id")
+        return entity_slot(identifier, DEFAULT_RESOURCE if resource is None else resource)
+    if level == "resource":
+        return resource_slot(_one_name(identifier, resource))
+    if identifier is not None or resource is not None:
+        given = identifier if identifier is not None else resource
+        raise ValidationError("identifier", given, "the system level takes none")
+    return SYSTEM_SLOT
+
+
+def _one_name(identifier: str | None, resource: str | None) -> str:
+    """A resource may be named by either argument."""
+    if identifier is not None and resource is not None and identifier != resource:
+        raise ValidationError("identifier", identifier, "the resource level takes one name")
+    name = identifier if resource is None else resource
+    if name is None:
+        raise ValidationError("resource", resource, "the resource level needs a resource")
+    return name
+
+
+def _audit_id(slot: ConfigSlot) -> str:
+    if slot.entity_id is not None:
+        return slot.entity_id
+    return SYSTEM_AUDIT_ID if slot.resource is None else resource_audit_id(slot.resource)
+
+
+async def get_config(scope: Scope, slot: ConfigSlot) -> LimiterConfig | None:
+    """What is stored there, read from the store; None when nothing is."""
+    page = await scope.store.configs.read(scope.namespace_id, [slot])
+    return page.configs.get(slot)
+
+
+async def get_limits(scope: Scope, slot: ConfigSlot) -> list[Limit]:
+    """The limits stored there; empty when there are none."""
+    config = await get_config(scope, slot)
+    return list(config.limits or ()) if config else []
+
+
+async def set_config(
+    scope: Scope, slot: ConfigSlot, change: LimiterConfig, principal: str | None = None
+) -> None:
+    """Set the fields that are given and keep the others."""
+    checked = _check_change(slot, change)
+    event = new_event(
+        scope,
+        AuditAction.LIMITS_SET,
+        _audit_id(slot),
+        principal,
+        slot.resource,
+        **{k: v for k, v in checked.to_dict().items() if k != "config_version"},
+    )
+    await scope.store.configs.write(scope.namespace_id, slot, checked, event)
+    known = checked.on_unavailable or scope.cache.last_on_unavailable
+    _forget(scope, slot)
+    scope.cache.last_on_unavailable = known
+
+
+async def set_limits(
+    scope: Scope, slot: ConfigSlot, limits: Sequence[Limit], principal: str | None = None
+) -> None:
+    """Replace the limits stored there."""
+    await set_config(scope, slot, LimiterConfig(validate_limits(limits)), principal)
+
+
+async def delete_config(scope: Scope, slot: ConfigSlot, principal: str | None = None) -> None:
+    """Forget what is stored there; nothing happens when nothing is."""
+    event = new_event(scope, AuditAction.LIMITS_DELETED, _audit_id(slot), principal, slot.resource)
+    await scope.store.configs.delete(scope.namespace_id, slot, event)
+    _forget(scope, slot)
+
+
+def _check_change(slot: ConfigSlot, change: LimiterConfig) -> LimiterConfig:
+    if not isinstance(change, LimiterConfig):
+        raise ValidationError("config", change, "must be a LimiterConfig")
+    if change == LimiterConfig():
+        raise ValidationError("config", change, "sets nothing")
+    if change.limits is not None:
+        validate_limits(change.limits)
+    for field in _SYSTEM_FIELDS:
+        value = getattr(change, field)
+        if value is not None and slot != SYSTEM_SLOT:
+            raise ValidationError(field, value, "is stored at the system level only")
+    if change.on_unavailable not in (None, *get_args(OnUnavailableAction)):
+        raise ValidationError("on_unavailable", change.on_unavailable, "must be allow or block")
+    for field in ("auto_update", "strict_version"):
+        value = getattr(change, field)
+        if value is not None and not isinstance(value, bool):
+            raise ValidationError(field, value, "must be true or false")
+    return change
+
+
+def _forget(scope: Scope, slot: ConfigSlot) -> None:
+    scope.cache.invalidate(slot.entity_id, slot.resource)
+
+
+async def list_entities_with_custom_limits(
+    scope: Scope, resource: str, limit: int | None, cursor: str | None
+) -> tuple[list[str], str | None]:
+    """One page of entities that have limits of their own for a resource."""
+    validate_config_resource(resource)
+    if limit is not None:
+        check_page_size(limit)
+    if cursor is not None:
+        validate_text("cursor", cursor)
+    return await scope.store.configs.entities_with_limits(
+        scope.namespace_id, resource, limit, cursor
+    )

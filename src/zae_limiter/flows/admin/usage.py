@@ -1,0 +1,86 @@
+"""Usage snapshots and their sums."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...core.exceptions import ValidationError
+from ...core.models import UsageSnapshot, UsageSummary
+from ...core.usage import summarize
+from ...core.validation import validate_identifier, validate_resource, validate_text
+from ...core.windows import WINDOW_TYPES, WindowType, iso, parse_iso
+from ...ports.repository_protocol import UsageQuery
+from ..scope import Scope
+from .audit import MAX_PAGE, check_page_size
+
+MAX_SUMMARIZED = 10_000
+
+
+def make_query(
+    entity_id: str | None,
+    resource: str | None,
+    window_type: str | None,
+    start_time: str | None,
+    end_time: str | None,
+) -> UsageQuery:
+    """Check what is asked for."""
+    if entity_id is None and resource is None:
+        raise ValueError("give entity_id, resource or both")
+    if entity_id is not None:
+        validate_identifier(entity_id)
+    if resource is not None:
+        validate_resource(resource)
+    return UsageQuery(
+        entity_id,
+        resource,
+        _window_type(window_type),
+        _time("start_time", start_time),
+        _time("end_time", end_time),
+    )
+
+
+def _window_type(value: str | None) -> WindowType | None:
+    if value is None:
+        return None
+    for window in WINDOW_TYPES:
+        if value == window:
+            return window
+    raise ValidationError("window_type", value, f"must be one of {', '.join(WINDOW_TYPES)}")
+
+
+def _time(field: str, value: str | None) -> str | None:
+    if value is None:
+        return None
+    try:
+        return iso(parse_iso(value))
+    except (TypeError, ValueError) as error:
+        raise ValidationError(field, value, "must be an ISO 8601 time") from error
+
+
+async def get_usage_snapshots(
+    scope: Scope, query: UsageQuery, limit: int, next_key: dict[str, Any] | None
+) -> tuple[list[UsageSnapshot], dict[str, Any] | None]:
+    """One page, newest first."""
+    check_page_size(limit)
+    cursor = None if next_key is None else _cursor(next_key)
+    found, following = await scope.store.usage.read(scope.namespace_id, query, limit, cursor)
+    return found, None if following is None else {"cursor": following}
+
+
+def _cursor(next_key: object) -> str:
+    cursor = next_key.get("cursor") if isinstance(next_key, dict) else None
+    if cursor is None:
+        raise ValidationError("next_key", next_key, "is not a key that a previous page returned")
+    return validate_text("next_key", cursor)
+
+
+async def get_usage_summary(scope: Scope, query: UsageQuery) -> UsageSummary:
+    """The snapshots of the query, added up; at most the newest ten thousand."""
+    found: list[UsageSnapshot] = []
+    cursor: str | None = None
+    while len(found) < MAX_SUMMARIZED:
+        page, cursor = await scope.store.usage.read(scope.namespace_id, query, MAX_PAGE, cursor)
+        found += page
+        if cursor is None:
+            break
+    return summarize(found)
