@@ -26,7 +26,7 @@ from zae_limiter import (
     SyncRepository,
 )
 from zae_limiter.backends.memory import MemoryStore
-from zae_limiter.flows.acquire.wait_queue import Turnstiles
+from zae_limiter.flows.acquire.wait_queue import WaitQueues
 from zae_limiter.flows.config.cache import ConfigCache
 from zae_limiter.flows.scope import MAX_IMAGES, Scope
 from zae_limiter.local.bounded import Bounded
@@ -120,13 +120,14 @@ def stranger(repository: Repository, cache_ttl: float = 60) -> Repository:
     """The same namespace of the same store as another process would see it: nothing that
     is remembered here is known there."""
     inner: Any = repository.inner if isinstance(repository, Awaited) else repository
-    scope: Scope = replace(
-        inner.scope,
-        cache=ConfigCache(cache_ttl),
-        readings=Readings(),
-        turnstiles=Turnstiles(),
+    local = replace(
+        inner.scope.local,
+        config_cache=ConfigCache(cache_ttl),
+        config_reads=Readings(),
+        wait_queues=WaitQueues(),
         images=Bounded(MAX_IMAGES),
     )
+    scope: Scope = replace(inner.scope, local=local)
     twin = type(inner)(scope, inner.namespace_name, owns_store=False)
     return cast(Repository, Awaited(twin)) if isinstance(repository, Awaited) else twin
 

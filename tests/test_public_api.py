@@ -231,4 +231,4 @@ def test_a_limiter_tells_its_stack_by_old_names_and_warns(old: str) -> None:
 def test_stores_and_caches_are_the_same_for_both_interfaces() -> None:
     assert zae_limiter.SyncRepositoryProtocol is zae_limiter.RepositoryProtocol
     repository = zae_limiter.SyncRepository.open(url="memory://")
-    assert isinstance(repository.scope.cache, zae_limiter.SyncConfigCache)
+    assert isinstance(repository.scope.local.config_cache, zae_limiter.SyncConfigCache)

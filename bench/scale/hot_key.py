@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from random import Random
 
 from zae_limiter import Limit, RateLimiterUnavailable, RateLimitExceeded
-from zae_limiter.flows.acquire.lease import Terms, end_lease, open_lease
-from zae_limiter.flows.acquire.refusals import Refusals
+from zae_limiter.flows.acquire.lease import LeaseTerms, end_lease, open_lease
+from zae_limiter.flows.acquire.refusal_cache import RefusalCache
 from zae_limiter.flows.acquire.request import make_request
 from zae_limiter.flows.admin import limits as stored_limits
-from zae_limiter.flows.scope import Scope
+from zae_limiter.flows.scope import LocalState, Scope, Settings
 from zae_limiter.runtime.blocking import run
 from zae_limiter.testing.history import Event
 
@@ -21,7 +21,7 @@ from .table import IN_REGION, Latency, Table, Tally
 
 NAMESPACE, ENTITY, RESOURCE, LIMIT = "n", "hot", "model", "rpm"
 _SECOND_US = 1_000_000
-_TERMS = Terms()
+_TERMS = LeaseTerms()
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +118,8 @@ class HotKey:
             self._store,
             io,
             NAMESPACE,
-            refusals=Refusals(),
-            coalesces=self.case.coalesce,
-            linger_s=self.case.linger_ms / 1000,
+            Settings(self.case.coalesce, self.case.linger_ms / 1000),
+            LocalState(refusals=RefusalCache()),
         )
 
     async def _arrivals(self) -> None:

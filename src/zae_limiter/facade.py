@@ -9,11 +9,18 @@ from .backends.urls import StoreUrl, dynamodb_url, open_store, parse_url
 from .core.exceptions import ValidationError
 from .core.models import BackendCapabilities, CacheStats
 from .core.validation import validate_namespace
-from .flows.acquire.refusals import DEFAULT_TTL_SECONDS, Refusals
+from .flows.acquire.refusal_cache import DEFAULT_REFUSAL_TTL_SECONDS, RefusalCache
 from .flows.admin import namespaces
 from .flows.config.cache import ConfigCache
 from .flows.opening import choose_namespace, choose_stack, choose_url
-from .flows.scope import DEFAULT_TTL_MULTIPLIER, MAX_IMAGES, Images, Scope
+from .flows.scope import (
+    DEFAULT_TTL_MULTIPLIER,
+    MAX_IMAGES,
+    BucketImages,
+    LocalState,
+    Scope,
+    Settings,
+)
 from .local.bounded import Bounded
 from .local.single_flight import Readings
 from .ports.io import Io
@@ -26,7 +33,7 @@ class Writing:
 
     coalesce: bool = True
     linger_ms: float = 0
-    refusal_cache_ttl: float = DEFAULT_TTL_SECONDS
+    refusal_cache_ttl: float = DEFAULT_REFUSAL_TTL_SECONDS
 
     def check(self) -> None:
         """Refuse what makes no sense."""
@@ -114,22 +121,22 @@ class RepositoryBase:
     @property
     def stack_name(self) -> str:
         """What the store is called: its stack, or its URL where it has none."""
-        return self.scope.stack_name
+        return self.scope.settings.stack_name
 
     @property
     def table_name(self) -> str:
         """The table has the name of its stack."""
-        return self.scope.stack_name
+        return self.scope.settings.stack_name
 
     @property
     def region(self) -> str | None:
         """The region that was asked for."""
-        return self.scope.region
+        return self.scope.settings.region
 
     @property
     def endpoint_url(self) -> str | None:
         """The endpoint that was asked for."""
-        return self.scope.endpoint_url
+        return self.scope.settings.endpoint_url
 
     @property
     def capabilities(self) -> BackendCapabilities:
@@ -138,11 +145,12 @@ class RepositoryBase:
 
     def get_cache_stats(self) -> CacheStats:
         """How the configuration cache has been doing."""
-        return replace(self.scope.cache.stats(), local_rejections=self.scope.refusals.recalled)
+        local = self.scope.local
+        return replace(local.config_cache.stats(), local_rejections=local.refusals.recalled)
 
     def _multiplier(self, chosen: int | None) -> int:
         """The one that was chosen, else our own."""
-        multiplier = self.scope.bucket_ttl_multiplier if chosen is None else chosen
+        multiplier = self.scope.settings.bucket_ttl_multiplier if chosen is None else chosen
         _check_multiplier(multiplier)
         return multiplier
 
@@ -150,12 +158,13 @@ class RepositoryBase:
         """A scope for another namespace of the store. What is keyed by bucket addresses is shared,
         since an address names its namespace. The configuration cache is new, and so are the
         readings that fill it: a reading counts for one cache's generation only."""
+        scope = self.scope
+        cache = ConfigCache(scope.local.config_cache.ttl_seconds)
         return replace(
-            self.scope,
+            scope,
             namespace_id=record.namespace_id,
-            cache=ConfigCache(self.scope.cache.ttl_seconds),
-            readings=Readings(),
-            bucket_ttl_multiplier=bucket_ttl_multiplier,
+            settings=replace(scope.settings, bucket_ttl_multiplier=bucket_ttl_multiplier),
+            local=replace(scope.local, config_cache=cache, config_reads=Readings()),
         )
 
 
@@ -201,19 +210,23 @@ def _first_scope(
         store,
         io,
         record.namespace_id,
-        ConfigCache(options.config_cache_ttl),
-        images=_images(store),
-        refusals=Refusals(options.writing.refusal_cache_ttl),
-        coalesces=options.writing.coalesce,
-        linger_s=options.writing.linger_ms / 1000,
-        bucket_ttl_multiplier=options.bucket_ttl_multiplier,
-        stack_name=options.url.name,
-        region=options.url.region,
-        endpoint_url=options.url.endpoint_url,
+        Settings(
+            options.writing.coalesce,
+            options.writing.linger_ms / 1000,
+            options.bucket_ttl_multiplier,
+            options.url.name,
+            options.url.region,
+            options.url.endpoint_url,
+        ),
+        LocalState(
+            ConfigCache(options.config_cache_ttl),
+            images=_images(store),
+            refusals=RefusalCache(options.writing.refusal_cache_ttl),
+        ),
     )
 
 
-def _images(store: RepositoryProtocol) -> Images:
+def _images(store: RepositoryProtocol) -> BucketImages:
     from .backends.memory import MemoryStore
 
     return store.images if isinstance(store, MemoryStore) else Bounded(MAX_IMAGES)

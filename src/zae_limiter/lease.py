@@ -6,7 +6,7 @@ from types import TracebackType
 
 from .core.ledger import Entry
 from .flows.acquire import lease as flows
-from .flows.acquire.lease import LeaseRecord, Terms
+from .flows.acquire.lease import LeaseRecord, LeaseTerms
 from .flows.acquire.request import Request
 from .flows.scope import Scope
 from .runtime.asyncio_driver import drive
@@ -82,7 +82,7 @@ class Acquisition:
 
     __slots__ = ("_record", "_request", "_scope", "_terms")
 
-    def __init__(self, scope: Scope, request: Request, terms: Terms) -> None:
+    def __init__(self, scope: Scope, request: Request, terms: LeaseTerms) -> None:
         self._scope = scope
         self._request = request
         self._terms = terms
@@ -108,7 +108,7 @@ class SyncAcquisition:
 
     __slots__ = ("_record", "_request", "_scope", "_terms")
 
-    def __init__(self, scope: Scope, request: Request, terms: Terms) -> None:
+    def __init__(self, scope: Scope, request: Request, terms: LeaseTerms) -> None:
         self._scope = scope
         self._request = request
         self._terms = terms

@@ -9,7 +9,7 @@ from typing import TypeVar
 from .core.exceptions import ValidationError
 from .core.limit import Limit, LimitSet, validate_limits
 from .core.models import OnUnavailable
-from .flows.acquire.lease import Terms, check_timeout
+from .flows.acquire.lease import LeaseTerms, check_timeout
 from .flows.acquire.request import Request, make_request
 from .flows.scope import Scope
 
@@ -44,19 +44,19 @@ class LimiterBase:
         )
         self._speculative = speculative_writes
         self._fallback = check_mode(on_unavailable)
-        self._usual_terms = Terms(None, None, self._fallback, speculative_writes)
+        self._usual_terms = LeaseTerms(None, None, self._fallback)
 
     @property
     def name(self) -> str:
         """Deprecated: the name of the stack, as `repository.stack_name` tells it."""
         warnings.warn("use repository.stack_name instead", DeprecationWarning, stacklevel=2)
-        return self.scope.stack_name
+        return self.scope.settings.stack_name
 
     stack_name = table_name = name
 
     def _acquisition(
         self,
-        make: Callable[[Scope, Request, Terms], A],
+        make: Callable[[Scope, Request, LeaseTerms], A],
         entity_id: str,
         resource: str,
         consume: Mapping[str, int],
@@ -69,7 +69,7 @@ class LimiterBase:
         terms = self._usual_terms
         if on_unavailable is not None or timeout is not None:
             mode = check_mode(on_unavailable)
-            terms = Terms(check_timeout(timeout), mode, self._fallback, self._speculative)
+            terms = LeaseTerms(check_timeout(timeout), mode, self._fallback)
         return make(self.scope, request, terms)
 
     def _request(
@@ -84,4 +84,6 @@ class LimiterBase:
         if use_stored_limits:
             message = "use_stored_limits has no effect: stored limits are the default"
             warnings.warn(message, DeprecationWarning, stacklevel=4)
-        return make_request(entity_id, resource, consume, limits, self._default, field)
+        return make_request(
+            entity_id, resource, consume, limits, self._default, field, self._speculative
+        )

@@ -171,4 +171,4 @@ class SyncRecords:
         self, entity_id: str | None = None, resource: str | None = None
     ) -> None:
         """Forget what is remembered of an entity, a resource, or everything."""
-        self.scope.cache.invalidate(entity_id, resource)
+        self.scope.local.config_cache.invalidate(entity_id, resource)

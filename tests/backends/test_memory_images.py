@@ -11,14 +11,14 @@ def test_a_process_sees_its_buckets_as_they_are() -> None:
         scope = repository.scope
         here, there = (SyncRateLimiter(repository, default_limits=LIMITS) for _ in range(2))
         address = BucketAddress(scope.namespace_id, "key-1", "gpt-4")
-        assert scope.images.get(address) is None
+        assert scope.local.images.get(address) is None
         for limiter, left_milli in ((here, 7_000), (there, 4_000)):
             with limiter.acquire("key-1", "gpt-4", {"rpm": 3}):
-                image = scope.images.get(address)
+                image = scope.local.images.get(address)
                 assert image is not None
                 assert image.cells["rpm"].tokens_milli == left_milli
         here.delete_entity("key-1")
-        assert scope.images.get(address) is None
+        assert scope.local.images.get(address) is None
 
 
 def test_no_image_can_be_made_up() -> None:
@@ -26,9 +26,9 @@ def test_no_image_can_be_made_up() -> None:
         scope, limiter = repository.scope, SyncRateLimiter(repository, default_limits=LIMITS)
         address = BucketAddress(scope.namespace_id, "key-1", "gpt-4")
         with limiter.acquire("key-1", "gpt-4", {"rpm": 3}):
-            image = scope.images.get(address)
+            image = scope.local.images.get(address)
         assert image is not None
-        scope.images.put(address, image._replace(fingerprint="other"))
-        assert scope.images.get(address) == image
-        scope.images.discard(address)
-        assert scope.images.get(address) == image
+        scope.local.images.put(address, image._replace(fingerprint="other"))
+        assert scope.local.images.get(address) == image
+        scope.local.images.discard(address)
+        assert scope.local.images.get(address) == image

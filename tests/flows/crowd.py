@@ -15,13 +15,8 @@ from tests.drivers import Awaited, Driver, limiter_on, open_repository
 from zae_limiter import Limit, RateLimiter, RateLimitExceeded, Repository
 from zae_limiter.core.bucket import Bucket, BucketAddress
 from zae_limiter.core.writes import Outcome, Write
-from zae_limiter.flows.acquire.refusals import Refusals
-from zae_limiter.flows.acquire.wait_queue import Turnstiles
-from zae_limiter.flows.coalesce.queue import Lanes
 from zae_limiter.flows.config.cache import ConfigCache
-from zae_limiter.flows.scope import MAX_IMAGES, Scope
-from zae_limiter.local.bounded import Bounded
-from zae_limiter.local.single_flight import Readings
+from zae_limiter.flows.scope import LocalState, Scope
 from zae_limiter.ports.repository_protocol import Buckets, RepositoryProtocol
 from zae_limiter.runtime.asyncio_driver import hold
 from zae_limiter.runtime.blocking import run
@@ -206,7 +201,7 @@ class Crowd:
 
 def in_line(scope: Scope, address: BucketAddress) -> int:
     """How many of a process wait for an item."""
-    return len(scope.lanes._lines.get(address, ()))
+    return len(scope.local.write_queues._queues.get(address, ()))
 
 
 def in_thread(work: Work) -> asyncio.Future[Any]:
@@ -237,16 +232,7 @@ def _twin(repository: Repository, scope: Scope) -> Repository:
 
 
 def _as_another(scope: Scope) -> Scope:
-    return replace(
-        scope,
-        cache=ConfigCache(60),
-        readings=Readings(),
-        turnstiles=Turnstiles(),
-        images=Bounded(MAX_IMAGES),
-        shard_counts=Bounded(MAX_IMAGES),
-        refusals=Refusals(ttl_seconds=0),
-        lanes=Lanes(),
-    )
+    return replace(scope, local=LocalState(ConfigCache(60)))
 
 
 @asynccontextmanager
@@ -264,7 +250,7 @@ async def crowd(
         await made.limiter.set_system_defaults(list(limits))
     try:
         yield made
-        assert not made.scope.lanes._owners, "a lane was left behind"
+        assert not made.scope.local.write_queues._owners, "an item was left taken"
     finally:
         buckets.gate.open()
         await asyncio.wait([*made.calls, asyncio.ensure_future(asyncio.sleep(0))], timeout=10)

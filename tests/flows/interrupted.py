@@ -1,6 +1,6 @@
 """A process whose main thread gets an interrupt while writes wait for each other.
 
-python -m tests.flows.interrupted URL waiting|rider|pilot|refund
+python -m tests.flows.interrupted URL waiting|follower|leader|refund
 
 Says `ready` when the interrupt may come, goes on when it reads a line, and prints what came
 of it as JSON.
@@ -68,8 +68,8 @@ class Scene:
 
     def in_line(self) -> int:
         """How many wait for the item or write to it."""
-        lanes = self.repository.scope.lanes
-        return len(lanes._lines.get(self.home, ())) + (self.home in lanes._owners)
+        queues = self.repository.scope.local.write_queues
+        return len(queues._queues.get(self.home, ())) + (self.home in queues._owners)
 
     def close_gates(self) -> None:
         self.buckets.gate.close()
@@ -124,9 +124,9 @@ def main() -> None:
         held.__enter__()
     scene.close_gates()
     scene.in_thread("first", 1)
-    if role == "rider":
+    if role == "follower":
         scene.in_thread("second", 1)
-    others = {"rider": 1, "pilot": 2, "waiting": 2, "refund": 2}[role]
+    others = {"follower": 1, "leader": 2, "waiting": 2, "refund": 2}[role]
     crew = threading.Thread(target=crew_of, args=(scene, role, others))
     crew.start()
 
@@ -143,11 +143,11 @@ def main() -> None:
 
 def crew_of(scene: Scene, role: str, others: int) -> None:
     """Come behind the main thread, then tell."""
-    ahead = 2 if role == "rider" else 1
+    ahead = 2 if role == "follower" else 1
     wait_until(lambda: scene.in_line() == ahead + 1)
     for number in range(others):
         scene.in_thread(f"other-{number}", 1)
-    scene.tell(opening=role in ("rider", "pilot"))
+    scene.tell(opening=role in ("follower", "leader"))
 
 
 if __name__ == "__main__":

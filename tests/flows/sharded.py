@@ -33,7 +33,9 @@ class Bench:
 
     def client(self) -> SyncRateLimiter:
         """Another process: the same store, nothing remembered."""
-        scope = replace(self.repository.scope, images=Bounded(100), shard_counts=Bounded(100))
+        here = self.repository.scope
+        local = replace(here.local, images=Bounded(100), shard_counts=Bounded(100))
+        scope = replace(here, local=local)
         return SyncRateLimiter(SyncRepository(scope, "default", owns_store=False))
 
     def shards(self) -> list[Bucket]:

@@ -22,8 +22,8 @@ async def test_the_steps_are_the_arguments_of_open(tmp_path: Path) -> None:
     repository = await builder.coalesce(False).refusal_cache_ttl(0).linger_ms(1).build()
     assert repository.namespace_name == "default"
     assert repository.get_cache_stats().ttl_seconds == 5
-    assert repository.scope.bucket_ttl_multiplier == 3
-    assert not repository.scope.coalesces
+    assert repository.scope.settings.bucket_ttl_multiplier == 3
+    assert not repository.scope.settings.coalesces
     await repository.close()
 
 

@@ -309,13 +309,13 @@ async def test_the_new_limits_of_an_item_are_taken_over_by_all_at_once(
         await other.set_system_defaults([Limit.per_minute("rpm", 50)])
         await take(other, rpm=0)
         it.buckets.writes.clear()
-        misses = it.scope.cache.misses
+        misses = it.scope.local.config_cache.misses
         outcomes = await it.meet(*(take(it.limiter, rpm=1) for _ in range(60)))
         assert outcomes == [True] * 50 + [False] * 10
         # One write that finds the other limits, and one that goes by them, for the first and for
         # those behind it, who do not all fit.
         assert it.buckets.written() <= 5
-        assert it.scope.cache.misses - misses == 2 * 4
+        assert it.scope.local.config_cache.misses - misses == 2 * 4
         assert await it.tokens() == 0
 
 

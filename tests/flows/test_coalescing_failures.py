@@ -16,7 +16,7 @@ from zae_limiter import Limit, OnUnavailable, RateLimiterUnavailable
 from zae_limiter.core.bucket import BucketAddress
 from zae_limiter.core.exceptions import StorageUnavailable
 from zae_limiter.core.writes import Refill, Write
-from zae_limiter.flows.coalesce import queue as lanes
+from zae_limiter.flows.coalesce import queue
 
 RPM = Limit.per_minute("rpm", 6000)
 FULL = 6_000_000
@@ -155,7 +155,7 @@ async def test_corrections_share_a_failure_too(
 async def test_who_would_be_one_too_many_in_line_is_told_so(
     driver: Driver, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lanes, "MAX_WAITING", 3)
+    monkeypatch.setattr(queue, "MAX_WAITING", 3)
     async with crowd(driver, url, [RPM]) as it:
         await ready(it)
         first = await it.at_gate(take(it.limiter, rpm=1))
@@ -170,7 +170,7 @@ async def test_who_would_be_one_too_many_in_line_is_told_so(
 async def test_however_many_wait_a_refund_is_let_in(
     driver: Driver, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lanes, "MAX_WAITING", 3)
+    monkeypatch.setattr(queue, "MAX_WAITING", 3)
     async with crowd(driver, url, [RPM]) as it:
         await ready(it)
         held = it.limiter.acquire("key-1", "gpt-4", {"rpm": 100})
@@ -248,13 +248,13 @@ async def test_an_appointed_pilot_that_is_cancelled_hands_over(url: str) -> None
         await ready(it)
         first = await it.at_gate(take(it.limiter, rpm=1))
         pilot, *others = await it.behind(*(take(it.limiter, rpm=10) for _ in range(4)))
-        leave = it.scope.lanes.leave
+        leave = it.scope.local.write_queues.leave
 
-        def leave_and_cancel(address: BucketAddress, who: object) -> None:
-            leave(address, who)
+        def leave_and_cancel(address: BucketAddress, owner: object) -> None:
+            leave(address, owner)
             pilot.cancel()
 
-        it.scope.lanes.leave = leave_and_cancel  # type: ignore[method-assign]
+        it.scope.local.write_queues.leave = leave_and_cancel  # type: ignore[method-assign]
         it.buckets.gate.open()
         assert all(await asyncio.gather(first, *others))
         assert await cancelled(pilot)

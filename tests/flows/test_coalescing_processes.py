@@ -59,12 +59,12 @@ def interrupted(url: str, role: str) -> dict[str, Any]:
     [
         ("waiting", {"other-0": "served", "other-1": "served", "left": 996, "acquires": 5}),
         (
-            "rider",
+            "follower",
             {"second": "served", "other-0": "served", "left": 996, "acquires": 5},
         ),
         ("refund", {"other-0": "served", "other-1": "served", "left": 996, "acquires": 5}),
         (
-            "pilot",
+            "leader",
             {"other-0": "unavailable", "other-1": "unavailable", "left": 998, "acquires": 3},
         ),
     ],
@@ -104,7 +104,7 @@ async def test_the_child_of_a_fork_queues_behind_nobody_of_its_parent(tmp_path: 
     async with crowd("blocking", f"sqlite:///{tmp_path / 'limits.db'}", [RPM]) as it:
         await take(it.limiter, rpm=0)
         ghost = Place(it.home(), {"rpm": 1000}, it.scope.io.signal())
-        it.scope.turnstiles.join(ghost)
+        it.scope.local.wait_queues.join(ghost)
         start_ms = it.clock.now_ms()
 
         async def patient() -> None:
@@ -112,7 +112,7 @@ async def test_the_child_of_a_fork_queues_behind_nobody_of_its_parent(tmp_path: 
                 assert it.clock.now_ms() == start_ms
 
         assert join(fork(lambda: _blocking(patient()))) == [0]
-        it.scope.turnstiles.leave(ghost)
+        it.scope.local.wait_queues.leave(ghost)
 
 
 FORKING = """
@@ -172,14 +172,15 @@ async def test_event_loops_of_several_threads_share_flights(
         limiter = RateLimiter(repository, default_limits=[Limit.per_day("rpm", 10_000)])
         await take(limiter, rpm=0)
         loops: set[int] = set()
-        shared = repository.scope.lanes.board
+        queues = repository.scope.local.write_queues
+        shared = queues.form_batch
 
-        def board(address: BucketAddress, riders: list[Any], can_ride: Any) -> None:
-            shared(address, riders, can_ride)
-            found = {id(rider.signal._loop) for rider in riders}
+        def form_batch(address: BucketAddress, batch: list[Any]) -> None:
+            shared(address, batch)
+            found = {id(ticket.signal._loop) for ticket in batch}
             loops.update(found - {id(asyncio.get_running_loop())})
 
-        monkeypatch.setattr(repository.scope.lanes, "board", board)
+        monkeypatch.setattr(queues, "form_batch", form_batch)
         all_are_here = threading.Event()
         write = repository.scope.store.buckets.write
 
@@ -204,7 +205,7 @@ async def test_event_loops_of_several_threads_share_flights(
         state = await repository.get_bucket("key-1", "gpt-4", "rpm")
         assert state is not None
         assert state.total_consumed_milli == 4 * 10 * 20 * 1000
-        assert not repository.scope.lanes._owners
+        assert not repository.scope.local.write_queues._owners
         assert loops, "no flight had riders of another loop"
 
 

@@ -158,10 +158,12 @@ async def test_what_is_known_of_an_entity_outlives_what_all_share(world: World) 
     world.clock.advance(20)
     before = {entity: await resolve(scope, entity, "gpt-4") for entity in ("late", "own", "bare")}
     world.clock.advance(15)
-    misses = scope.cache.stats().misses
+    misses = scope.local.config_cache.stats().misses
     for entity, known in before.items():
         assert await resolve(scope, entity, "gpt-4") is known
-    assert scope.cache.stats().misses - misses == 2, "the records of the resource and the system"
+    assert scope.local.config_cache.stats().misses - misses == 2, (
+        "the records of the resource and the system"
+    )
 
 
 async def test_a_change_made_here_is_seen_at_once_by_all_limiters_on_the_repository(
@@ -315,7 +317,7 @@ async def test_entities_without_records_of_their_own_share_what_was_decided(worl
     scope = world.scope
     first, second = [await resolve(scope, entity, "gpt-4") for entity in ("a", "b")]
     assert first is second
-    shared = scope.cache.shared("gpt-4", scope.io.now_ms())
+    shared = scope.local.config_cache.shared("gpt-4", scope.io.now_ms())
     assert isinstance(shared, Defaults)
     assert shared.resolution is first
 
@@ -406,6 +408,6 @@ class Interrupted(ConfigCache):
 
 @pytest.mark.parametrize("store_kind", ["memory"], indirect=True)
 async def test_what_was_known_before_a_change_is_not_remembered_after_it(world: World) -> None:
-    scope = replace(world.scope, cache=Interrupted())
+    scope = replace(world.scope, local=replace(world.scope.local, config_cache=Interrupted()))
     await resolve(scope, "key-1", "gpt-4")
-    assert scope.cache.stats().size == 0
+    assert scope.local.config_cache.stats().size == 0

@@ -56,7 +56,7 @@ def test_each_acquire_is_one_call_however_many_entities_there_are(entities: int)
         store = CountingStore(opened.scope.store)
         # As a process that is not where the buckets are.
         images: Any = Bounded(MAX_IMAGES)
-        scope = replace(opened.scope, store=store, images=images)
+        scope = replace(opened.scope, store=store, local=replace(opened.scope.local, images=images))
         limiter = SyncRateLimiter(SyncRepository(scope, opened.namespace_name, owns_store=False))
         acquire_for_all(limiter, entities)
         clock.advance(1)

@@ -129,7 +129,7 @@ async def test_a_namespace_may_differ_in_what_outages_do_and_how_long_buckets_st
     there = await repository.namespace("team-a", on_unavailable="allow", bucket_ttl_multiplier=3)
     assert await there.get_system_defaults() == ([RPM], "allow")
     assert await repository.get_system_defaults() == ([], None)
-    multipliers = [each.scope.bucket_ttl_multiplier for each in (there, plain, repository)]
+    multipliers = [each.scope.settings.bucket_ttl_multiplier for each in (there, plain, repository)]
     assert multipliers == [3, 7, 7]
 
 

@@ -11,7 +11,7 @@ from tests.drivers import Driver
 from tests.flows.crowd import Crowd, crowd, take, wait_of
 from zae_limiter import Limit, RateLimitExceeded
 from zae_limiter.backends.memory import MemoryStore
-from zae_limiter.flows.acquire import refusals
+from zae_limiter.flows.acquire import refusal_cache
 from zae_limiter.flows.shards.items import read_all, split_shard
 
 FAST = Limit.per_second("rpm", 100)
@@ -187,16 +187,16 @@ async def test_buckets_are_remembered_apart(driver: Driver, url: str) -> None:
 
 
 async def test_only_so_many_are_remembered(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refusals, "MAX_REMEMBERED", 3)
+    monkeypatch.setattr(refusal_cache, "MAX_REMEMBERED", 3)
     async with crowd(driver, "memory://", [SLOW]) as it:
         names = [f"key-{number}" for number in range(8)]
         for name in names:
             await take(it.limiter, name, rpm=10)
             assert not await take(it.limiter, name, rpm=1)
-        assert len(it.scope.refusals._short) == 3
+        assert len(it.scope.local.refusals._short) == 3
         for name in names:
             assert not await take(it.limiter, name, rpm=1)
-        assert len(it.scope.refusals._short) == 3
+        assert len(it.scope.local.refusals._short) == 3
 
 
 async def family(it: Crowd) -> None:

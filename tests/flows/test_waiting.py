@@ -102,7 +102,7 @@ async def test_a_lease_that_was_waited_for_is_like_any_other(world: World) -> No
 
 def waiting(scope: Scope) -> int:
     """How many wait in this process."""
-    return sum(len(queue) for queue in scope.turnstiles._queues.values())
+    return sum(len(queue) for queue in scope.local.wait_queues._queues.values())
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -290,18 +290,18 @@ def test_a_refund_between_the_refusal_and_the_queue_is_not_missed() -> None:
     limiter = SyncRateLimiter(repository, default_limits=[ONE_A_DAY])
     holder = limiter.acquire("key-1", "gpt-4", {"rpm": 1})
     holder.__enter__()
-    turnstiles = repository.scope.turnstiles
-    join = turnstiles.join
+    queues = repository.scope.local.wait_queues
+    join = queues.join
 
     class Refunding:
         def __getattr__(self, name: str) -> object:
-            return getattr(turnstiles, name)
+            return getattr(queues, name)
 
         def join(self, place: object) -> object:
             holder.__exit__(ValueError, ValueError(), None)
             return join(place)  # type: ignore[arg-type]
 
-    object.__setattr__(repository.scope, "turnstiles", Refunding())
+    object.__setattr__(repository.scope.local, "wait_queues", Refunding())
     start_ms = clock.now_ms()
     with limiter.acquire("key-1", "gpt-4", {"rpm": 1}, timeout=86_400):
         assert clock.now_ms() == start_ms
@@ -318,7 +318,7 @@ def test_a_refund_during_an_attempt_is_not_missed() -> None:
     waiter = threading.Thread(target=_wait_for_two, args=(limiter,), daemon=True)
     waiter.start()
     until_blocking(lambda: waiting(repository.scope) == 1)
-    refusals = repository.scope.refusals
+    refusals = repository.scope.local.refusals
 
     class Refunding:
         """Where a refusal arrives that the store has just answered with."""
@@ -331,7 +331,7 @@ def test_a_refund_during_an_attempt_is_not_missed() -> None:
                 holders.pop().__exit__(ValueError, ValueError(), None)
             refusals.keep(*refusal)  # type: ignore[arg-type]
 
-    object.__setattr__(repository.scope, "refusals", Refunding())
+    object.__setattr__(repository.scope.local, "refusals", Refunding())
     holders.pop().__exit__(ValueError, ValueError(), None)
     waiter.join(timeout=10)
     assert not waiter.is_alive()

@@ -59,7 +59,7 @@ def test_a_refund_in_one_event_loop_wakes_who_waits_in_another(url: str) -> None
     async def hold(waiter: threading.Thread) -> None:
         async with limiter.acquire("key", "gpt-4", {"rpm": 1}) as lease:
             waiter.start()
-            while not repository.scope.turnstiles._queues:  # noqa: ASYNC110 - has no event
+            while not repository.scope.local.wait_queues._queues:  # noqa: ASYNC110 - has no event
                 await asyncio.sleep(0.001)
             await lease.release(rpm=1)
 

@@ -11,9 +11,9 @@ from zae_limiter.core.bucket import Bucket, BucketAddress
 from zae_limiter.core.exceptions import StorageUnavailable
 from zae_limiter.core.limit import MILLI
 from zae_limiter.core.writes import Adjust, Outcome, Write
-from zae_limiter.flows.acquire.lease import Terms, end_lease, open_lease
+from zae_limiter.flows.acquire.lease import LeaseTerms, end_lease, open_lease
 from zae_limiter.flows.acquire.request import make_request
-from zae_limiter.flows.scope import Scope
+from zae_limiter.flows.scope import Scope, Settings
 from zae_limiter.flows.shards.items import split_shard
 from zae_limiter.testing import ManualClock
 from zae_limiter.testing.simulation import Simulation
@@ -31,7 +31,7 @@ class Desk:
         self.simulation = simulation or Simulation(seed=1)
         self.client = self.simulation.client(store)
         self.store = store
-        self.scope = Scope(store, self.client.io, "n", coalesces=True)
+        self.scope = Scope(store, self.client.io, "n", Settings(coalesces=True))
         self.log: list[str] = []
 
     def do(self, *flows: Coroutine[Any, Any, Any]) -> list[str]:
@@ -42,9 +42,9 @@ class Desk:
 
     async def take(self, amount: int, *, after_ms: int = 0, speculative: bool = True) -> None:
         await self.client.io.pause(after_ms / 1000)
-        request = make_request("key", "api", {"rpd": amount}, LIMITS)
+        request = make_request("key", "api", {"rpd": amount}, LIMITS, speculative=speculative)
         try:
-            lease = await open_lease(self.scope, request, Terms(speculative=speculative))
+            lease = await open_lease(self.scope, request, LeaseTerms())
         except RateLimitExceeded:
             self.log.append(f"{amount} refused")
         else:
@@ -130,12 +130,12 @@ def test_nobody_is_refused_for_the_sake_of_one_who_is_refused_in_the_end() -> No
 
 def test_whoever_is_thrown_away_in_line_for_a_bucket_does_not_block_it() -> None:
     desk = Desk(MemoryStore())
-    assert desk.scope.lanes.start(HOME, desk)
+    assert desk.scope.local.write_queues.start(HOME, desk)
     in_line = desk.take(1)
     for _ in range(3):
         in_line.send(None)
     in_line.close()
-    desk.scope.lanes.leave(HOME, desk)
+    desk.scope.local.write_queues.leave(HOME, desk)
     assert desk.do(desk.take(2)) == ["2 taken"]
 
 

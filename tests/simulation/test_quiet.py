@@ -14,12 +14,12 @@ from zae_limiter.core.bucket import Bucket, BucketAddress, at, covers, full_buck
 from zae_limiter.core.judge import judge_shards
 from zae_limiter.core.limit import MILLI, Limit, LimitSet
 from zae_limiter.core.shards import MAX_SHARDS
-from zae_limiter.flows.acquire.lease import Terms, adjust, end_lease, open_lease
-from zae_limiter.flows.acquire.refusals import Refusals
+from zae_limiter.flows.acquire.lease import LeaseTerms, adjust, end_lease, open_lease
+from zae_limiter.flows.acquire.refusal_cache import RefusalCache
 from zae_limiter.flows.acquire.request import make_request
 from zae_limiter.flows.admin import capacity, entities
 from zae_limiter.flows.admin import limits as stored_limits
-from zae_limiter.flows.scope import Scope
+from zae_limiter.flows.scope import LocalState, Scope, Settings
 from zae_limiter.flows.shards.items import read_all, split_shard
 from zae_limiter.runtime.blocking import run
 from zae_limiter.testing.simulation import Simulation
@@ -46,8 +46,8 @@ class Quiet:
             self.client.store,
             self.client.io,
             "n",
-            refusals=Refusals(self.rng.choice((0, 1))),
-            coalesces=self.rng.random() < 0.5,
+            local=LocalState(refusals=RefusalCache(self.rng.choice((0, 1)))),
+            settings=Settings(coalesces=self.rng.random() < 0.5),
         )
         self.speculative = self.rng.random() < 0.7
         self.refusals = 0
@@ -84,17 +84,17 @@ class Quiet:
     async def take(self, amounts: dict[str, int]) -> float:
         """Acquire, compare the answer with what is known, and return how long to wait."""
         expected_ms = await self.expected_wait_ms(amounts)
-        request = make_request(self.entity_id, RESOURCE, amounts)
+        request = make_request(self.entity_id, RESOURCE, amounts, speculative=self.speculative)
         told_s = await capacity.time_until_available(self.scope, request)
         assert round_ms(told_s) == expected_ms
         if expected_ms:
             with pytest.raises(RateLimitExceeded) as refusal:
-                await open_lease(self.scope, request, Terms(speculative=self.speculative))
+                await open_lease(self.scope, request, LeaseTerms())
             self.refusals += 1
             assert refusal.value.retryable == math.isfinite(expected_ms)
             assert round_ms(refusal.value.retry_after_seconds) == expected_ms
             return expected_ms
-        lease = await open_lease(self.scope, request, Terms(speculative=self.speculative))
+        lease = await open_lease(self.scope, request, LeaseTerms())
         if self.rng.random() < 0.3:
             # Debt stays at its own shard, so that another one may admit what all together lack.
             most = 0 if self.store.buckets.metered else 4

@@ -11,12 +11,12 @@ from zae_limiter import Entity, Limit, RateLimitExceeded
 from zae_limiter.backends.memory import MemoryStore
 from zae_limiter.core.bucket import BucketAddress
 from zae_limiter.core.writes import Outcome, Write
-from zae_limiter.flows.acquire.lease import Terms, end_lease, open_lease
+from zae_limiter.flows.acquire.lease import LeaseTerms, end_lease, open_lease
 from zae_limiter.flows.acquire.request import make_request
-from zae_limiter.flows.acquire.wait_queue import Place, Turnstiles
+from zae_limiter.flows.acquire.wait_queue import Place, WaitQueues
 from zae_limiter.flows.admin import entities
 from zae_limiter.flows.admin import limits as stored_limits
-from zae_limiter.flows.scope import Scope
+from zae_limiter.flows.scope import LocalState, Scope, Settings
 from zae_limiter.runtime.blocking import run
 from zae_limiter.runtime.simulated_scheduler import Task
 from zae_limiter.testing.simulation import Faults, Simulation
@@ -25,7 +25,7 @@ SEEDS = 200
 AMPLE_MS = 60_000
 
 
-class WatchedTurnstiles(Turnstiles):
+class WatchedWaitQueues(WaitQueues):
     """Notes who joins a queue, in order."""
 
     def __init__(self, note: Callable[[], None]) -> None:
@@ -50,8 +50,10 @@ class Queue:
             self.client.store,
             self.client.io,
             "n",
-            turnstiles=WatchedTurnstiles(lambda: self.joined.append(self._current())),
-            coalesces=self.rng.random() < 0.5,
+            local=LocalState(
+                wait_queues=WatchedWaitQueues(lambda: self.joined.append(self._current()))
+            ),
+            settings=Settings(coalesces=self.rng.random() < 0.5),
         )
         self.limits = [Limit.per_second("rps", self.rng.randint(1, 3), burst=2)]
         self.amount = self.rng.randint(1, 2)
@@ -72,7 +74,7 @@ class Queue:
         request = make_request("key", "api", {"rps": self.amount}, self.limits)
         began_ms = self.simulation.now_ms
         try:
-            lease = await open_lease(self.scope, request, Terms(timeout=timeout_ms / 1000))
+            lease = await open_lease(self.scope, request, LeaseTerms(timeout=timeout_ms / 1000))
         except RateLimitExceeded:
             return
         finally:
@@ -109,11 +111,11 @@ def test_nobody_waits_longer_than_it_said() -> None:
 
 
 def test_a_queue_that_serves_the_last_first_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    def join_in_front(turnstiles: Turnstiles, place: Place) -> bool:
-        turnstiles._queues.setdefault(place.address, []).insert(0, place)
+    def join_in_front(queues: WaitQueues, place: Place) -> bool:
+        queues._queues.setdefault(place.address, []).insert(0, place)
         return False
 
-    monkeypatch.setattr(Turnstiles, "join", join_in_front)
+    monkeypatch.setattr(WaitQueues, "join", join_in_front)
     with pytest.raises(AssertionError):
         check_order()
 
@@ -136,7 +138,7 @@ def test_waiters_at_different_levels_do_not_keep_each_other_awake(seed: int, del
 
     async def take(amounts: dict[str, int], timeout: float | None) -> None:
         request = make_request("child", "api", amounts)
-        await end_lease(await open_lease(scope, request, Terms(timeout)), failed=False)
+        await end_lease(await open_lease(scope, request, LeaseTerms(timeout)), failed=False)
 
     async def story() -> None:
         await take({"x": 7, "y": 9}, None)
@@ -172,7 +174,7 @@ def test_waiting_as_long_as_was_told_is_enough_and_a_millisecond_less_is_not(see
     request = make_request("key", "api", {"rps": rng.randint(1, limits[0].capacity)}, limits)
 
     async def take(timeout: float | None) -> None:
-        await end_lease(await open_lease(scope, request, Terms(timeout)), failed=False)
+        await end_lease(await open_lease(scope, request, LeaseTerms(timeout)), failed=False)
 
     async def story() -> None:
         error = None

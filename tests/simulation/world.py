@@ -14,13 +14,13 @@ from zae_limiter import Entity, OnUnavailable, RateLimiterUnavailable, RateLimit
 from zae_limiter.core import bucket
 from zae_limiter.core.apply import apply
 from zae_limiter.core.shards import MAX_SHARDS
-from zae_limiter.flows.acquire.lease import Terms, adjust, consume, end_lease, open_lease
-from zae_limiter.flows.acquire.refusals import Refusals
+from zae_limiter.flows.acquire.lease import LeaseTerms, adjust, consume, end_lease, open_lease
+from zae_limiter.flows.acquire.refusal_cache import RefusalCache
 from zae_limiter.flows.acquire.request import make_request
 from zae_limiter.flows.admin import entities
 from zae_limiter.flows.admin import limits as stored_limits
 from zae_limiter.flows.config.cache import ConfigCache
-from zae_limiter.flows.scope import Scope
+from zae_limiter.flows.scope import LocalState, Scope, Settings
 from zae_limiter.flows.shards.items import split_shard
 from zae_limiter.ports.io import Io
 from zae_limiter.ports.repository_protocol import RepositoryProtocol
@@ -93,10 +93,11 @@ class World:
             store,
             io,
             NAMESPACE,
-            ConfigCache(self.scenario.cache_ttl_s),
-            refusals=Refusals(self.scenario.refusal_ttl_s),
-            coalesces=self.scenario.coalesces,
-            linger_s=self.scenario.linger_s,
+            Settings(self.scenario.coalesces, self.scenario.linger_s),
+            LocalState(
+                ConfigCache(self.scenario.cache_ttl_s),
+                refusals=RefusalCache(self.scenario.refusal_ttl_s),
+            ),
         )
 
     def _prepare(self) -> None:
@@ -143,9 +144,15 @@ class World:
             story.decided_ms = story.decided_ms or self.simulation.now_ms
 
     async def _acquire(self, scope: Scope, story: Story) -> None:
-        request = make_request(story.entity_id, RESOURCE, story.consume, story.override)
+        request = make_request(
+            story.entity_id,
+            RESOURCE,
+            story.consume,
+            story.override,
+            speculative=self.scenario.speculative,
+        )
         mode = OnUnavailable.ALLOW if self.rng.random() < 0.2 else None
-        terms = Terms(story.timeout, mode, speculative=self.scenario.speculative)
+        terms = LeaseTerms(story.timeout, mode)
         story.lease = await open_lease(scope, request, terms)
         story.decided_ms = self.simulation.now_ms
         try:

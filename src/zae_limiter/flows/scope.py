@@ -1,4 +1,4 @@
-"""What every flow works on: one namespace of one store, through one driver."""
+"""The scope of a flow: one namespace of one store, reached through one driver."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ..local.bounded import Bounded
 from ..local.single_flight import Readings
 from ..ports.io import Io
 from ..ports.repository_protocol import RepositoryProtocol
-from .acquire.refusals import Refusals
-from .acquire.wait_queue import Turnstiles
-from .coalesce.queue import Lanes
+from .acquire.refusal_cache import RefusalCache
+from .acquire.wait_queue import WaitQueues
+from .coalesce.queue import WriteQueues
 from .config.cache import ConfigCache
 
 DEFAULT_TTL_MULTIPLIER = 7
@@ -23,52 +23,59 @@ DEFAULT_TTL_MULTIPLIER = 7
 MAX_IMAGES = 100_000
 
 
-class Images(Protocol):
-    """Buckets as they were last seen. `Bounded` is one; a store that is in this process can
-    show them as they are."""
+class BucketImages(Protocol):
+    """Bucket items as they were last seen. `Bounded` is one such mapping; a store that is in
+    this process can show its items themselves."""
 
     @property
     def get(self) -> Callable[[BucketAddress], Bucket | None]:
-        """The bucket at an address, if one was seen there."""
+        """The item at an address, if one was seen there."""
 
     def put(self, address: BucketAddress, bucket: Bucket, /) -> None:
-        """It looks like this now."""
+        """Remember how the item looks now."""
 
     def discard(self, address: BucketAddress, /) -> None:
-        """There is none."""
+        """Remember that there is no item."""
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
-    """A namespace, and what this process knows and does about it.
+class Settings:
+    """How a repository was opened.
 
-    `images`: buckets as they were last seen here, to plan the next write from.
-    `shard_counts`: into how many items a bucket has been split, where more than one.
-    `preferred_shards`: which item of a bucket that was split this process keeps to.
-    `readings`: what is being read of the configuration.
-    `lanes`: who is writing to which item. `coalesces`: writes that meet there go together.
-    `linger_s`: how long a write waits for others that may come.
+    `coalesces`: writes of this process that meet at a bucket item go together.
+    `linger_s`: how long a batch waits for followers that may still come.
     """
 
-    store: RepositoryProtocol
-    io: Io
-    namespace_id: str
-    cache: ConfigCache = field(default_factory=ConfigCache)
-    readings: Readings = field(default_factory=Readings)
-    turnstiles: Turnstiles = field(default_factory=Turnstiles)
-    images: Images = field(default_factory=lambda: Bounded[BucketAddress, Bucket](MAX_IMAGES))
-    shard_counts: Bounded[BucketAddress, int] = field(default_factory=lambda: Bounded(MAX_IMAGES))
-    preferred_shards: Bounded[BucketAddress, int] = field(
-        default_factory=lambda: Bounded(MAX_IMAGES)
-    )
-    refusals: Refusals = field(default_factory=lambda: Refusals(ttl_seconds=0))
-    lanes: Lanes = field(default_factory=Lanes)
     coalesces: bool = False
     linger_s: float = 0
     bucket_ttl_multiplier: int = DEFAULT_TTL_MULTIPLIER
     stack_name: str = ""
     region: str | None = None
     endpoint_url: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LocalState:
+    """Everything that this process remembers, and what it has under way.
+
+    Keys are bucket addresses, which begin with a namespace id; only the configuration cache and
+    the reads that fill it belong to one namespace.
+
+    `images`: bucket items as they were last seen, to plan the next write from.
+    `shard_counts`: into how many items a bucket has been split, where more than one.
+    `preferred_shards`: which item of a split bucket this process keeps to.
+    """
+
+    config_cache: ConfigCache = field(default_factory=ConfigCache)
+    config_reads: Readings = field(default_factory=Readings)
+    images: BucketImages = field(default_factory=lambda: Bounded[BucketAddress, Bucket](MAX_IMAGES))
+    shard_counts: Bounded[BucketAddress, int] = field(default_factory=lambda: Bounded(MAX_IMAGES))
+    preferred_shards: Bounded[BucketAddress, int] = field(
+        default_factory=lambda: Bounded(MAX_IMAGES)
+    )
+    refusals: RefusalCache = field(default_factory=lambda: RefusalCache(ttl_seconds=0))
+    write_queues: WriteQueues = field(default_factory=WriteQueues)
+    wait_queues: WaitQueues = field(default_factory=WaitQueues)
 
     def remember(self, address: BucketAddress, outcome: Outcome) -> None:
         """Keep the image that came with an outcome."""
@@ -81,5 +88,16 @@ class Scope:
             self.shard_counts.put(address.home, bucket.shard_count)
 
     def shard_count(self, address: BucketAddress) -> int:
-        """Into how many items a bucket is known to have been split."""
+        """The number of items into which a bucket is known to have been split."""
         return self.shard_counts.get(address.home, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """One namespace of a store, the driver's `Io`, and the state of this process."""
+
+    store: RepositoryProtocol
+    io: Io
+    namespace_id: str
+    settings: Settings = field(default_factory=Settings)
+    local: LocalState = field(default_factory=LocalState)

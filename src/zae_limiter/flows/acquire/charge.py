@@ -1,11 +1,12 @@
-"""What a request asks of one bucket, and what came of it."""
+"""The charge of one bucket: what a request asks of it, how far that has come, and the outcome."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from enum import Enum, auto
+from typing import NamedTuple
 
 from ...core.bucket import Bucket, BucketAddress, at, full_bucket, refill, stamp
 from ...core.bucket import take as taken_from
@@ -17,82 +18,110 @@ from ...core.models import LimitStatus
 from ...core.planner import Intent
 from ...core.validation import WCU
 from ..config.resolution import Resolution
+from ..scope import Scope
 
-if TYPE_CHECKING:
-    from ..scope import Scope
-
-# What each write spends of an item's own allowance, where the store meters writes: a quarter more
-# than it is, so that an item is split before the store refuses to write it.
+# The part of an item's own write allowance that each write spends, where the store meters writes:
+# a quarter more than it is, so that an item is split before the store throttles it.
 ONE_WRITE_MILLI = 1250
 
 
-@dataclass(slots=True)
-class Charge:
-    """One bucket that a request is about to charge.
+class LimitsFrom(Enum):
+    """Where the limits of a charge come from, and so whether they may be stale."""
 
-    `overridden`: the caller brought the limits, so there is nothing to resolve again.
-    `operation`: the id of whatever is written for it to the item at its address.
-    `sent`: charges by operation whose outcome is not known yet, or will never be.
-    `entries`: what was taken, and where. `shards`: the items as they were left.
-    `begun_ms`: when the request came, or boarded a flight with others. It is judged as of then:
-    what is gained while it is being dealt with is for those who come later, or nobody would ever
-    be refused a limit that gains something with every round trip. And it is charged as of then:
-    what others do to the bucket meanwhile is not in its way.
-    `is_joint`: the sum of several charges, which may differ in what they want of other limits.
+    CACHE = auto()
+    CALLER = auto()
+    STORE = auto()
+
+
+class Charge(NamedTuple):
+    """What a request asks of one bucket: the entity's own (`is_leaf`) or an ancestor's.
+
+    `wanted_milli` is all that the request asks, `intent.takes_milli` the part that this bucket
+    limits. `is_joint`: the sum of several charges, which may differ in what they want of other
+    limits.
     """
 
-    address: BucketAddress
+    home: BucketAddress
     intent: Intent
     wanted_milli: Mapping[str, int]
     is_leaf: bool
-    overridden: bool
-    operation: str = ""
-    sent: Sequence[tuple[str, Entry]] = ()
-    entries: list[Entry] = field(default_factory=list)
-    shards: Sequence[Bucket] = ()
+    limits_from: LimitsFrom
+    speculative: bool
     is_joint: bool = False
-    begun_ms: int = 0
 
     @property
     def limits(self) -> LimitSet:
+        """The limits under which the bucket is charged."""
         return self.intent.limits
 
     def entry(self, address: BucketAddress, takes_milli: Mapping[str, int], acquires: int) -> Entry:
-        """What the ledger will say of a charge. An item's own writes are nobody's debt."""
+        """The ledger's entry for this charge. An item's own writes are nobody's debt."""
         charged_milli = dict(takes_milli)
         charged_milli.pop(WCU, None)
         return Entry(address, self.intent.limits.names, charged_milli, acquires)
 
+
+@dataclass(slots=True, eq=False)
+class Progress:
+    """How far one charge has come.
+
+    `charge` is replaced as a whole when stale limits are. `address`: the item in use now.
+    `as_of_ms`: when the request came, or joined a batch. It is judged as of then: tokens gained
+    while it is dealt with are for later requests, or nobody would ever be refused a limit that
+    gains something with every round trip. It is charged as of then, too, so that refills by
+    other clients are not in its way.
+    `operation`: the id of every write that is tried for it at its address.
+    `sent`: charges by operation whose outcome is not known yet, or never will be.
+    `entries`: what was taken, and where. `shards`: those items as the takings left them.
+    """
+
+    charge: Charge
+    address: BucketAddress
+    as_of_ms: int = 0
+    operation: str = ""
+    sent: Sequence[tuple[str, Entry]] = ()
+    entries: list[Entry] = field(default_factory=list)
+    shards: Sequence[Bucket] = ()
+
     def give_up(self, error: StorageUnavailable) -> None:
-        """A write failed. What could be found out about it has been (`send`), unless the store
-        said that it is useless to try again: what is still in doubt stays charged."""
+        """Drop what is in doubt after a write failed. `send` has found out what could be, unless
+        the store said that trying again is useless: what is still in doubt then stays charged."""
         if error.retryable or not error.ambiguous:
             self.sent = ()
 
 
 class LimitsDiffer(Exception):
-    """The item carries other limits than a joint charge."""
+    """A bucket item carries other limits than a joint charge."""
+
+
+@dataclass(slots=True)
+class Correction:
+    """An adjustment of one bucket item: deltas of its limits, and of its count of acquires."""
+
+    deltas_milli: Mapping[str, int]
+    acquires: int
 
 
 @dataclass(slots=True)
 class Taken:
     """The bucket was charged."""
 
-    charge: Charge
+    progress: Progress
 
 
 @dataclass(slots=True)
 class Shortage:
     """The bucket, as it stands, cannot cover the charge. Nothing was taken from it."""
 
-    charge: Charge
+    progress: Progress
     shards: Sequence[Bucket]
     wait_ms: float
 
 
-def shortage(charge: Charge, shards: Sequence[Bucket]) -> Shortage:
-    """That these items, together, are short, and for how long."""
-    return Shortage(charge, shards, judge_shards(shards, charge.intent.takes_milli).wait_ms)
+def shortage(progress: Progress, shards: Sequence[Bucket]) -> Shortage:
+    """The shortage of these items, taken together, and how long it lasts."""
+    takes_milli = progress.charge.intent.takes_milli
+    return Shortage(progress, shards, judge_shards(shards, takes_milli).wait_ms)
 
 
 def intent_for(
@@ -102,7 +131,7 @@ def intent_for(
     wanted_milli: Mapping[str, int],
     acquires: int,
 ) -> Intent:
-    """What to ask of a bucket that carries these limits: only what it limits."""
+    """The intent towards a bucket that carries these limits: only what it limits is asked."""
     takes_milli = wanted_milli
     metered = scope.store.buckets.metered
     if metered or not wanted_milli.keys() <= limits.by_name.keys():
@@ -113,7 +142,7 @@ def intent_for(
         limits,
         takes_milli,
         acquires,
-        _ttl_seconds(resolution, limits, scope.bucket_ttl_multiplier),
+        _ttl_seconds(resolution, limits, scope.settings.bucket_ttl_multiplier),
         resolution.parent_id,
         resolution.cascade,
         metered,
@@ -121,7 +150,7 @@ def intent_for(
 
 
 def paying(intent: Intent, writes: int) -> Intent:
-    """The intent, as it pays for so many writes: one that is lost wears the item out, too."""
+    """The intent, as it pays for so many writes: a write that is lost wears the item out, too."""
     cost_milli = writes * ONE_WRITE_MILLI
     if intent.takes_milli.get(WCU, cost_milli) == cost_milli:
         return intent
@@ -130,9 +159,26 @@ def paying(intent: Intent, writes: int) -> Intent:
 
 def _ttl_seconds(resolution: Resolution, limits: LimitSet, multiplier: int) -> int | None:
     """Buckets with limits of their own stay; others may go once they have long been full."""
-    if resolution.source in ("entity", "entity_default") or multiplier <= 0:
+    if resolution.has_own_limits or multiplier <= 0:
         return None
     return math.ceil(limits.seconds_to_fill * multiplier)
+
+
+def adopt(scope: Scope, progress: Progress, resolution: Resolution) -> None:
+    """Replace limits from the cache by those that were just read from the store."""
+    charge, limits = progress.charge, resolution.limits
+    if charge.limits_from is not LimitsFrom.CACHE:
+        return
+    if limits is None:
+        progress.charge = charge._replace(limits_from=LimitsFrom.STORE)
+        return
+    if charge.is_leaf:
+        require_known(charge.wanted_milli, limits, "consume")
+    intent = intent_for(scope, resolution, limits, charge.wanted_milli, charge.intent.acquires)
+    if intent.takes_milli != charge.intent.takes_milli:
+        # A write of the old amounts that lands late must not be taken for one of the new.
+        progress.operation = scope.io.operation_id()
+    progress.charge = charge._replace(intent=intent, limits_from=LimitsFrom.STORE)
 
 
 def require_known(wanted_milli: Mapping[str, int], limits: LimitSet, field_name: str) -> None:
@@ -145,27 +191,26 @@ def require_known(wanted_milli: Mapping[str, int], limits: LimitSet, field_name:
 
 def status_of(outcome: Taken | Shortage) -> list[LimitStatus]:
     """How each limit of a bucket stood towards the request."""
-    charge = outcome.charge
-    shards = outcome.shards if isinstance(outcome, Shortage) else _before(charge)
-    address = charge.address
-    return statuses(
-        address.entity_id, address.resource, shards, charge.limits, charge.intent.takes_milli
-    )
+    progress = outcome.progress
+    shards = outcome.shards if isinstance(outcome, Shortage) else _before(progress)
+    charge = progress.charge
+    home, takes_milli = charge.home, charge.intent.takes_milli
+    return statuses(home.entity_id, home.resource, shards, charge.limits, takes_milli)
 
 
-def _before(charge: Charge) -> list[Bucket]:
-    """The items as they were when the charge found enough in them. One whose answer was lost
-    was looked at later, and may have come to carry other limits."""
+def _before(progress: Progress) -> list[Bucket]:
+    """The items as they were when the charge found enough in them. An item whose answer was lost
+    was read later, and may have come to carry other limits."""
     before = []
-    for bucket, entry in zip(charge.shards, charge.entries, strict=True):
+    for bucket, entry in zip(progress.shards, progress.entries, strict=True):
         given_milli = {name: -taken_milli for name, taken_milli in entry.charged_milli.items()}
-        found = taken_from(stamp(bucket, charge.limits), given_milli, 0)
-        before.append(refill(found, charge.begun_ms))
+        found = taken_from(stamp(bucket, progress.charge.limits), given_milli, 0)
+        before.append(refill(found, progress.as_of_ms))
     return before
 
 
-def view(charge: Charge, shards: Sequence[Bucket], now_ms: int) -> list[Bucket]:
-    """The items as they stand now; a bucket that does not exist is full."""
+def current_items(charge: Charge, shards: Sequence[Bucket], now_ms: int) -> list[Bucket]:
+    """The items of a bucket as they stand now; a bucket that does not exist is full."""
     if not shards:
         return [full_bucket(charge.limits, now_ms)]
     return [at(bucket, charge.limits, now_ms) for bucket in shards]

@@ -1,182 +1,196 @@
-"""Charging one bucket: begin with what is known of it, then follow what the store answers."""
+"""One bucket item: plan a write from what is known of it, send it, and follow the answer."""
 
 from __future__ import annotations
 
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any
 
-from ...core.bucket import Bucket
+from ...core.bucket import Bucket, BucketAddress
 from ...core.exceptions import StorageUnavailable
-from ...core.judge import NEVER
-from ...core.planner import Crowded, Short, plan, plan_create, plan_first, plan_restamp
-from ...core.writes import Absent, Granted, Outcome, Refused, Write
-from ..coalesce.batch import take_joined
+from ...core.planner import (
+    Crowded,
+    Intent,
+    Short,
+    plan,
+    plan_create,
+    plan_first,
+    plan_outlasting,
+    plan_restamp,
+)
+from ...core.validation import WCU
+from ...core.writes import Absent, Adjust, Granted, Outcome, Refused, Write
+from ..config.resolve import resolve_afresh
 from ..scope import Scope
-from ..shards.items import draw, make_shard, others, prefer, split_shard
-from ..shards.multi_take import withdraw
-from .adopt import adopt, look_again
-from .charge import Charge, LimitsDiffer, Shortage, Taken, paying, shortage
-from .dispatch import dispatch
-from .send import send
-from .step_back import step_back
+from ..shards.items import draw, make_shard, split_shard
+from .charge import (
+    ONE_WRITE_MILLI,
+    Correction,
+    LimitsDiffer,
+    LimitsFrom,
+    Progress,
+    Shortage,
+    Taken,
+    adopt,
+    paying,
+    shortage,
+)
+from .send import send, send_charge, send_owed, step_back
 
 # Each lost race means that another client won it; a bound keeps it finite.
 _MAX_ATTEMPTS = 96
 _PATIENCE = 3
-_OTHER_SHARDS = 2
+# Each further attempt means that another client has refilled the item, which prolongs it as well.
+_MAX_PROLONGATIONS = 4
 
 
-async def take(scope: Scope, charge: Charge, *, speculative: bool = True) -> Taken | Shortage:
-    """Charge the bucket, in one call when the item that is drawn has the balance."""
-    corrections = scope.refusals.corrections
-    charge.begun_ms = scope.io.now_ms()
-    outcome = await _take_anywhere(scope, charge, speculative)
-    if isinstance(outcome, Shortage):
-        scope.refusals.keep(outcome, scope.io.now_ms(), corrections)
-    else:
-        scope.refusals.forget(charge.address)
-    return outcome
-
-
-async def _take_anywhere(scope: Scope, charge: Charge, speculative: bool) -> Taken | Shortage:
-    """Charge the item that is drawn, else another, else several at once."""
-    for _ in range(_MAX_ATTEMPTS):
-        outcome = await _take_drawn(scope, charge, speculative)
-        if isinstance(outcome, Taken) or scope.shard_count(charge.address) == 1:
-            return outcome
-        whole = await withdraw(scope, charge)
-        if whole is not None:
-            return whole
-        # It was deleted meanwhile, so it starts anew.
-        scope.shard_counts.discard(charge.address.home)
-    raise StorageUnavailable(f"{charge.address.home} is deleted again and again")
-
-
-async def _take_drawn(scope: Scope, charge: Charge, speculative: bool) -> Taken | Shortage:
-    """Charge the item that is drawn, else another, if there are any."""
-    charge.address = draw(scope, charge.address.home)
-    outcome = await take_joined(scope, charge, speculative, _take_here)
-    if isinstance(outcome, Taken) or scope.shard_count(charge.address) == 1:
-        return outcome
-    # What is more than this shard can ever hold is more than its siblings can, too.
-    tries = 0 if outcome.wait_ms == NEVER else _OTHER_SHARDS
-    for address in others(scope, charge.address, tries):
-        charge.address = address
-        outcome = await take_joined(scope, charge, speculative, _take_here)
-        if isinstance(outcome, Taken):
-            prefer(scope, address)
-            break
-    return outcome
-
-
-async def _take_here(scope: Scope, charge: Charge, speculative: bool) -> Taken | Shortage:
+async def take_from_item(scope: Scope, progress: Progress) -> Taken | Shortage:
     """Charge one item.
 
     All writes that are tried for it have one id: if one of them lands late, after it was
     given up for lost, the item knows that it has been charged already.
     """
-    charge.operation = scope.io.operation_id()
-    charge.intent = paying(charge.intent, 1)
+    charge = progress.charge
+    progress.operation = scope.io.operation_id()
     writes = 0
     outcome: Outcome
-    if speculative:
-        image = scope.images.get(charge.address)
-        first = plan_first(charge.intent, image, charge.operation, charge.begun_ms)
-        outcome, writes = await _dispatch(scope, charge, first), 1
+    if charge.speculative:
+        image = scope.local.images.get(progress.address)
+        first = plan_first(charge.intent, image, progress.operation, progress.as_of_ms)
+        outcome, writes = await _send(scope, progress, first), 1
     else:
-        outcome = await _look(scope, charge)
+        outcome = await _look(scope, progress.address)
     for attempt in range(_MAX_ATTEMPTS):
         if isinstance(outcome, Granted):
-            return Taken(charge)
-        charge.intent = paying(charge.intent, writes + 1)
+            return Taken(progress)
         if attempt >= _PATIENCE and isinstance(outcome, Refused):
-            # Too many want this item at once.
+            # Too many clients want this item at once.
             await step_back(scope, attempt - _PATIENCE)
-            outcome = await _look(scope, charge)
-        planned = await _plan(scope, charge, outcome)
+            outcome = await _look(scope, progress.address)
+        planned = await _plan(scope, progress, outcome, writes + 1)
         match planned:
             case Shortage():
                 return planned
             case Refused() | Absent():
                 outcome = planned
             case _:
-                outcome, writes = await _dispatch(scope, charge, planned), writes + 1
-    raise StorageUnavailable(f"{charge.address} is too contended")
+                outcome, writes = await _send(scope, progress, planned), writes + 1
+    raise StorageUnavailable(f"{progress.address} is too contended")
 
 
-def _dispatch(scope: Scope, charge: Charge, write: Write) -> Coroutine[Any, Any, Outcome]:
-    entry = charge.entry(charge.address, charge.intent.takes_milli, charge.intent.acquires)
-    return dispatch(scope, charge, entry, write)
+def _send(scope: Scope, progress: Progress, write: Write) -> Coroutine[Any, Any, Outcome]:
+    charge = progress.charge
+    intent = charge.intent
+    entry = charge.entry(progress.address, intent.takes_milli, intent.acquires)
+    return send_charge(scope, progress, entry, write)
 
 
-async def _look(scope: Scope, charge: Charge) -> Refused | Absent:
-    bucket = (await scope.store.buckets.read([charge.address])).get(charge.address)
+async def _look(scope: Scope, address: BucketAddress) -> Refused | Absent:
+    bucket = (await scope.store.buckets.read([address])).get(address)
     outcome = Absent() if bucket is None else Refused(bucket)
-    scope.remember(charge.address, outcome)
+    scope.local.remember(address, outcome)
     return outcome
 
 
 async def _plan(
-    scope: Scope, charge: Charge, outcome: Refused | Absent
+    scope: Scope, progress: Progress, outcome: Refused | Absent, writes: int
 ) -> Write | Shortage | Refused | Absent:
-    """What to do next: send a write, give up, or look again at another image."""
+    """Decide what to do next: send a write, give up, or look again at another image. The write
+    pays for itself and for those that were lost before it."""
     if isinstance(outcome, Absent):
-        return await _plan_absent(scope, charge)
+        return await _plan_absent(scope, progress, writes)
     bucket = outcome.bucket
-    if bucket.fingerprint != charge.limits.fingerprint:
-        await _adopt(scope, charge)
-    decided = plan(charge.intent, bucket, charge.operation, _as_of_ms(scope, charge, bucket))
+    if bucket.fingerprint != progress.charge.limits.fingerprint:
+        await _refresh_limits(scope, progress)
+    intent = paying(progress.charge.intent, writes)
+    decided = plan(intent, bucket, progress.operation, _as_of_ms(scope, progress, bucket))
     match decided:
         case Short():
-            if bucket.fingerprint != charge.limits.fingerprint:
-                await _restamp(scope, charge, bucket)
-            return shortage(charge, [decided.bucket])
+            if bucket.fingerprint != intent.limits.fingerprint:
+                await _restamp(scope, progress.address, intent, bucket)
+            return shortage(progress, [decided.bucket])
         case Crowded():
-            return await _spread(scope, charge, bucket)
+            return await _spread(scope, progress, bucket)
         case _:
             return decided
 
 
-def _as_of_ms(scope: Scope, charge: Charge, bucket: Bucket) -> int:
-    """The time at which the bucket is charged: when the request came. So what others do to it
-    meanwhile cannot be in its way. But an item that may go at any moment has to be renewed."""
+def _as_of_ms(scope: Scope, progress: Progress, bucket: Bucket) -> int:
+    """The time at which the item is charged: when the request came. So refills by other clients
+    meanwhile cannot be in its way. But an item that may expire at any moment has to be renewed."""
     now_ms = scope.io.now_ms()
-    return now_ms if bucket.is_expired(now_ms) else charge.begun_ms
+    return now_ms if bucket.is_expired(now_ms) else progress.as_of_ms
 
 
-async def _plan_absent(scope: Scope, charge: Charge) -> Write | Shortage | Refused:
-    if scope.shard_count(charge.address) > 1:
-        made = await make_shard(scope, charge.address)
+async def _plan_absent(scope: Scope, progress: Progress, writes: int) -> Write | Shortage | Refused:
+    local = scope.local
+    if local.shard_count(progress.address) > 1:
+        made = await make_shard(scope, progress.address)
         if made is not None:
-            charge.address, bucket = made
+            progress.address, bucket = made
             return Refused(bucket)
-        charge.address = charge.address.home
-        scope.shard_counts.discard(charge.address)
-    planned = plan_create(charge.intent, charge.operation, scope.io.now_ms())
-    return shortage(charge, [planned.bucket]) if isinstance(planned, Short) else planned
+        progress.address = progress.address.home
+        local.shard_counts.discard(progress.address)
+    intent = paying(progress.charge.intent, writes)
+    planned = plan_create(intent, progress.operation, scope.io.now_ms())
+    return shortage(progress, [planned.bucket]) if isinstance(planned, Short) else planned
 
 
-async def _spread(scope: Scope, charge: Charge, bucket: Bucket) -> Refused | Absent:
-    """The item is written too often: split it and go on at its new sibling."""
-    await split_shard(scope, charge.address, bucket)
-    charge.address = draw(scope, charge.address)
-    return await _look(scope, charge)
+async def _spread(scope: Scope, progress: Progress, bucket: Bucket) -> Refused | Absent:
+    """Split an item that is written too often, and go on at one of the two."""
+    await split_shard(scope, progress.address, bucket)
+    progress.address = draw(scope, progress.address)
+    return await _look(scope, progress.address)
 
 
-async def _adopt(scope: Scope, charge: Charge) -> None:
-    """The bucket carries other limits than we knew: look once whether ours are out of date."""
-    if charge.overridden:
+async def _refresh_limits(scope: Scope, progress: Progress) -> None:
+    """Read the limits once more when the item carries others: ours may be stale."""
+    charge = progress.charge
+    if charge.limits_from is not LimitsFrom.CACHE:
         return
     if charge.is_joint:
         raise LimitsDiffer
-    adopt(scope, charge, await look_again(scope, charge))
+    home = charge.home
+    adopt(scope, progress, await resolve_afresh(scope, home.entity_id, home.resource))
 
 
-async def _restamp(scope: Scope, charge: Charge, bucket: Bucket) -> None:
-    """Put our limits in force though we take nothing; losing a race here loses nothing."""
+async def _restamp(scope: Scope, address: BucketAddress, intent: Intent, bucket: Bucket) -> None:
+    """Put our limits in force though nothing is taken; losing a race here loses nothing."""
     io = scope.io
-    write = plan_restamp(charge.intent, bucket, io.operation_id(), io.now_ms())
+    with suppress(StorageUnavailable):
+        await send(scope, address, plan_restamp(intent, bucket, io.operation_id(), io.now_ms()))
+
+
+async def adjust_item(scope: Scope, address: BucketAddress, correction: Correction) -> Outcome:
+    """Correct one item, whatever its balance."""
+    io, deltas_milli = scope.io, correction.deltas_milli
+    if scope.store.buckets.metered:
+        deltas_milli = {**deltas_milli, WCU: ONE_WRITE_MILLI}
+    seen = scope.local.images.get(address)
+    write = Adjust(io.operation_id(), io.now_ms(), deltas_milli, correction.acquires, seen)
     try:
-        await send(scope, charge.address, write)
-    except StorageUnavailable:
-        return
+        outcome = await send_owed(scope, address, write)
+    finally:
+        # Not before: a refusal that comes back meanwhile may be older than the correction.
+        scope.local.refusals.correct(address.home)
+    if not isinstance(outcome, Absent) and _may_expire_early(outcome.bucket):
+        await _prolong(scope, address, outcome)
+    return outcome
+
+
+def _may_expire_early(bucket: Bucket) -> bool:
+    """Only an item that owes something, or holds limits that are not in force, can."""
+    return bool(bucket.dormant) or any(cell.tokens_milli < 0 for cell in bucket.cells.values())
+
+
+async def _prolong(scope: Scope, address: BucketAddress, outcome: Outcome) -> None:
+    """Let an item outlast its debt. Whatever comes of this, the correction has been made."""
+    io = scope.io
+    with suppress(StorageUnavailable):
+        for _ in range(_MAX_PROLONGATIONS):
+            if isinstance(outcome, Absent):
+                return
+            longer = plan_outlasting(outcome.bucket, io.operation_id(), io.now_ms())
+            if longer is None:
+                return
+            outcome = await send(scope, address, longer)

@@ -14,15 +14,16 @@ from ...core.exceptions import (
     ValidationError,
 )
 from ...core.ledger import Ledger
-from ...core.limit import LimitSet
+from ...core.limit import MILLI, LimitSet
 from ...core.models import OnUnavailable
 from ...core.validation import MAX_AMOUNT, validate_amount, validate_consume
 from ..scope import Scope
-from .acquire import Refusal, take_all
+from .acquire import charge_levels
 from .charge import require_known
-from .request import Request, charges, make_request
+from .refusals import AcquireRefused
+from .request import Request, plan_charges
 from .settle import refund, settle
-from .wait import take_in_time
+from .wait import charge_in_time
 
 logger = logging.getLogger("zae_limiter")
 MAX_TIMEOUT_SECONDS = 86_400 * 366
@@ -37,13 +38,12 @@ class LeaseState(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """How a lease is to be had."""
+class LeaseTerms:
+    """How long a lease is waited for, and what happens while the store cannot answer."""
 
     timeout: float | None = None
     on_unavailable: OnUnavailable | None = None
     fallback: OnUnavailable | None = None
-    speculative: bool = True
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ class LeaseRecord:
 
     scope: Scope
     request: Request
-    terms: Terms
+    terms: LeaseTerms
     ledger: Ledger
     limits: LimitSet | None
     state: LeaseState = LeaseState.ACTIVE
@@ -63,24 +63,20 @@ class LeaseRecord:
         return self.limits is None
 
 
-async def open_lease(scope: Scope, request: Request, terms: Terms) -> LeaseRecord:
+async def open_lease(scope: Scope, request: Request, terms: LeaseTerms) -> LeaseRecord:
     """Charge every level of the chain and return the lease on it."""
-    speculative = terms.speculative
     try:
         if terms.timeout is None:
-            planned = await charges(scope, request)
-            ledger = await take_all(scope, planned, speculative=speculative)
+            charged = await charge_levels(scope, await plan_charges(scope, request))
         else:
-            planned, ledger = await take_in_time(
-                scope, request, terms.timeout, speculative=speculative
-            )
-    except Refusal as refusal:
+            charged = await charge_in_time(scope, request, terms.timeout)
+    except AcquireRefused as refusal:
         raise refusal.to_error() from None
     except StorageUnavailable as error:
         record = LeaseRecord(scope, request, terms, Ledger(), None)
         _bear(record, error)
         return record
-    return LeaseRecord(scope, request, terms, ledger, planned[0].limits)
+    return LeaseRecord(scope, request, terms, charged.ledger, charged.limits)
 
 
 async def consume(record: LeaseRecord, amounts: Mapping[str, int]) -> None:
@@ -88,16 +84,13 @@ async def consume(record: LeaseRecord, amounts: Mapping[str, int]) -> None:
     wanted = _checked(record, amounts)
     if record.limits is None or not any(wanted.values()):
         return
-    scope, before = record.scope, record.request
-    further = make_request(before.entity_id, before.resource, wanted, default=before.default)
-    request = Request(
-        before.entity_id, before.resource, further.wanted_milli, before.override, before.default
-    )
+    wanted_milli = {name: amount * MILLI for name, amount in wanted.items()}
+    request = record.request._replace(wanted_milli=wanted_milli, field="consume")
     try:
-        planned = await charges(scope, request, acquires=0)
-        more = await take_all(scope, planned, speculative=record.terms.speculative)
-        record.ledger.absorb(more)
-    except Refusal as refusal:
+        planned = await plan_charges(record.scope, request, acquires=0)
+        more = await charge_levels(record.scope, planned)
+        record.ledger.absorb(more.ledger)
+    except AcquireRefused as refusal:
         raise refusal.to_error() from None
     except StorageUnavailable as error:
         _bear(record, error)
@@ -157,7 +150,7 @@ def _bear(record: LeaseRecord, error: StorageUnavailable) -> None:
     raise RateLimiterUnavailable(
         str(error),
         error,
-        stack_name=record.scope.stack_name,
+        stack_name=record.scope.settings.stack_name,
         entity_id=record.request.entity_id,
         resource=record.request.resource,
     ) from error
@@ -167,7 +160,7 @@ def _mode(record: LeaseRecord) -> OnUnavailable:
     """The call's own word, else the system's as last seen, else the limiter's, else block."""
     if record.terms.on_unavailable is not None:
         return record.terms.on_unavailable
-    stored = record.scope.cache.last_on_unavailable
+    stored = record.scope.local.config_cache.last_on_unavailable
     if stored is not None:
         return OnUnavailable(stored)
     return record.terms.fallback or OnUnavailable.BLOCK

@@ -1,96 +1,64 @@
-"""Buckets known to be short: who asks again too soon is refused without a call.
-
-After a refusal the bucket is remembered as it was, for a second at most. Until then only
-time makes a request fit, and how much time is known. Whatever this process writes to the
-bucket drops the memory; what others write is noticed when the second is over.
-"""
+"""Refusals: those that are known without a call, and the error that the caller gets."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
-from ...core.bucket import Bucket, BucketAddress, refill
-from ...core.judge import judge_shards
-from ...local.bounded import Bounded
-from ...local.forks import new_lock
-from .charge import Charge, Shortage
-
-MAX_REMEMBERED = 10_000
-DEFAULT_TTL_SECONDS = 1.0
+from ...core.bucket import refill
+from ...core.rate_limit_exceeded import RateLimitExceeded
+from ..scope import Scope
+from .charge import Progress, Shortage, Taken, shortage, status_of
 
 
-@dataclass(frozen=True, slots=True)
-class _Memory:
-    shards: Sequence[Bucket]
-    until_ms: int
+class AcquireRefused(Exception):
+    """At least one level was short; every level is as if nothing had been asked."""
+
+    def __init__(self, outcomes: Sequence[Taken | Shortage]) -> None:
+        super().__init__()
+        self.outcomes = outcomes
+        shortages = [outcome for outcome in outcomes if isinstance(outcome, Shortage)]
+        self.worst = max(shortages, key=lambda level: level.wait_ms)
+
+    def to_error(self) -> RateLimitExceeded:
+        """The error for the caller, with the status of every limit of every level."""
+        return RateLimitExceeded([s for outcome in self.outcomes for s in status_of(outcome)])
 
 
-@dataclass(slots=True)
-class Refusals:
-    """What this process was lately refused. `ttl_seconds` of nothing remembers nothing.
+def foresee(scope: Scope, levels: Sequence[Progress]) -> list[Shortage]:
+    """How each level stands towards a request, if one is known to be short and none of the
+    others is unknown. Otherwise an empty list."""
+    refusals = scope.local.refusals
+    if refusals.is_empty:
+        return []
+    now_ms = scope.io.now_ms()
+    known = [_known_short(scope, level, now_ms) for level in levels]
+    if not any(known):
+        return []
+    stands = [k or _last_seen(scope, p, now_ms) for k, p in zip(known, levels, strict=True)]
+    found = [level for level in stands if level is not None]
+    if len(found) < len(levels):
+        return []
+    refusals.recalled += 1
+    return found
 
-    `corrections` counts what this process gave back or corrected, at any bucket, and `recalled`
-    the requests that were refused without a call.
-    """
 
-    ttl_seconds: float = DEFAULT_TTL_SECONDS
-    recalled: int = 0
-    corrections: int = 0
-    _short: Bounded[BucketAddress, _Memory] = field(default_factory=lambda: Bounded(MAX_REMEMBERED))
-    _corrected: Bounded[BucketAddress, int] = field(default_factory=lambda: Bounded(MAX_REMEMBERED))
-    _deleted: int = 0
-    _lock: threading.Lock = field(default_factory=new_lock)
+def _known_short(scope: Scope, level: Progress, now_ms: int) -> Shortage | None:
+    """The refusal that the store would answer with, if that is known."""
+    charge = level.charge
+    shards = scope.local.refusals.recall(
+        charge.home, charge.limits.fingerprint, charge.intent.takes_milli, now_ms
+    )
+    return None if shards is None else shortage(level, shards)
 
-    @property
-    def is_empty(self) -> bool:
-        """True when nothing is remembered."""
-        return not self._short.keys
 
-    def recall(self, charge: Charge, now_ms: int) -> Shortage | None:
-        """The refusal that the store would answer with, if that is known."""
-        memory = self._short.get(charge.address.home)
-        if memory is None or not self._holds(memory, charge, now_ms):
+def _last_seen(scope: Scope, level: Progress, now_ms: int) -> Shortage | None:
+    """How a level stands that had enough when it was last seen here."""
+    home = level.charge.home
+    shards = []
+    for number in range(scope.local.shard_count(home)):
+        image = scope.local.images.get(home._replace(shard=number))
+        if image is None or image.fingerprint != level.charge.limits.fingerprint:
             return None
-        shards = [refill(bucket, now_ms) for bucket in memory.shards]
-        wait_ms = judge_shards(shards, charge.intent.takes_milli).wait_ms
-        return Shortage(charge, shards, wait_ms) if wait_ms else None
-
-    def _holds(self, memory: _Memory, charge: Charge, now_ms: int) -> bool:
-        known = memory.shards[0].fingerprint == charge.limits.fingerprint
-        return known and now_ms < memory.until_ms
-
-    def keep(self, short: Shortage, now_ms: int, corrections: int) -> None:
-        """Remember a refusal of the store's, unless the bucket was corrected since there were
-        only so many corrections: the refusal may be older than that."""
-        if not self.ttl_seconds or not short.shards:
-            return
-        home = short.charge.address.home
-        memory = _Memory(short.shards, now_ms + int(self.ttl_seconds * 1000))
-        with self._lock:
-            if max(self._corrected.get(home, 0), self._deleted) <= corrections:
-                self._short.put(home, memory)
-
-    def forget(self, address: BucketAddress) -> None:
-        """The bucket is no longer as it was."""
-        if self._short.keys:
-            self._short.discard(address.home)
-
-    def correct(self, address: BucketAddress) -> None:
-        """Tokens came back, or something else was corrected."""
-        if not self.ttl_seconds:
-            return
-        home = address.home
-        with self._lock:
-            self.corrections += 1
-            self._corrected.discard(home)
-            self._corrected.put(home, self.corrections)
-            self._short.discard(home)
-
-    def delete(self, namespace_id: str, entity_id: str) -> None:
-        """All buckets of an entity are gone."""
-        with self._lock:
-            self.corrections += 1
-            self._deleted = self.corrections
-            self._short.discard_where(lambda home: home[:2] == (namespace_id, entity_id))
+        shards.append(refill(image, now_ms))
+    found = shortage(level, shards)
+    return None if found.wait_ms else found

@@ -1,5 +1,5 @@
-"""The chain of buckets that a request charges: the entity, and its ancestors while each
-of them cascades."""
+"""The request of a caller, and the charges it makes at each level: the entity's own bucket, and
+those of its ancestors while each of them cascades."""
 
 from __future__ import annotations
 
@@ -14,11 +14,15 @@ from ...core.validation import validate_consume, validate_identifier, validate_r
 from ..config.resolution import Resolution
 from ..config.resolve import resolve
 from ..scope import Scope
-from .charge import Charge, intent_for, require_known
+from .charge import Charge, LimitsFrom, intent_for, require_known
 
 
 class Request(NamedTuple):
-    """What a caller wants to take. Everything in it has been checked."""
+    """What a caller wants to take. Everything in it has been checked.
+
+    `override`: the caller's own limits. `default`: the limiter's, where none are stored.
+    `field`: what the caller calls the amounts. `speculative`: a write may come before a read.
+    """
 
     entity_id: str
     resource: str
@@ -26,6 +30,7 @@ class Request(NamedTuple):
     override: LimitSet | None = None
     default: LimitSet | None = None
     field: str = "consume"
+    speculative: bool = True
 
 
 def make_request(
@@ -35,8 +40,9 @@ def make_request(
     limits: Sequence[Limit] | None = None,
     default: LimitSet | None = None,
     field: str = "consume",
+    speculative: bool = True,
 ) -> Request:
-    """Check what the caller brought, before any I/O. `field` is what the caller calls it."""
+    """Check what the caller brought, before any I/O."""
     validate_identifier(entity_id)
     validate_resource(resource)
     wanted = validate_consume(consume, field)
@@ -44,10 +50,10 @@ def make_request(
     wanted_milli = {name: amount * MILLI for name, amount in wanted.items()}
     if override is not None:
         require_known(wanted_milli, override, field)
-    return Request(entity_id, resource, wanted_milli, override, default, field)
+    return Request(entity_id, resource, wanted_milli, override, default, field, speculative)
 
 
-async def charges(scope: Scope, request: Request, acquires: int = 1) -> list[Charge]:
+async def plan_charges(scope: Scope, request: Request, acquires: int = 1) -> list[Charge]:
     """One charge for each level, the entity's own first."""
     planned: list[Charge] = []
     visited: list[str] = []
@@ -78,13 +84,15 @@ def _charge(
     wanted_milli = request.wanted_milli
     if is_leaf:
         require_known(wanted_milli, limits, request.field)
+    # A caller that brings limits equal to the stored ones wants them, even if those change.
+    is_given = request.override is not None or limits is not resolution.limits
     return Charge(
         BucketAddress(scope.namespace_id, entity_id, request.resource),
         intent_for(scope, resolution, limits, wanted_milli, acquires),
         wanted_milli,
         is_leaf,
-        # Whoever brings the limits that are stored anyway wants them, even if those change.
-        overridden=request.override is not None or limits is not resolution.limits,
+        LimitsFrom.CALLER if is_given else LimitsFrom.CACHE,
+        request.speculative,
     )
 
 

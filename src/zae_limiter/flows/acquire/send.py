@@ -8,30 +8,53 @@ from contextlib import suppress
 from ...core.bucket import Bucket, BucketAddress
 from ...core.exceptions import StorageUnavailable
 from ...core.idempotency import Landing, landing
+from ...core.ledger import Entry
 from ...core.writes import Absent, Granted, Outcome, Write
 from ..scope import Scope
+from .charge import Progress
 
-# After the last of them only what became of the write is asked.
+# After the last delay the write is not repeated; only its fate is asked once more.
 _DELAYS_S = (0.01, 0.05, 0.2, 0.4)
-# A write that hung for longer is not sent again: whoever waits has waited enough.
+# A write that hung for longer is not sent again: its caller has waited enough.
 _PATIENCE_MS = 1000
+_LONGEST_NAP_MS = 128
 Addressed = tuple[BucketAddress, Write]
 
 
+async def send_charge(scope: Scope, progress: Progress, entry: Entry, write: Write) -> Outcome:
+    """Carry out a write that charges `entry`, and keep account of it whatever happens meanwhile."""
+    progress.sent = ((write.operation, entry),)
+    try:
+        outcome = await send(scope, entry.address, write)
+    except StorageUnavailable as error:
+        progress.give_up(error)
+        raise
+    if isinstance(outcome, Granted):
+        entries, shards = [*progress.entries, entry], (*progress.shards, outcome.bucket)
+        # Without a call between these lines, no interrupt can come between them: the charge
+        # would be given back twice, or not at all.
+        progress.sent = ()
+        progress.entries = entries
+        progress.shards = shards
+    progress.sent = ()
+    return outcome
+
+
 async def send(scope: Scope, address: BucketAddress, write: Write) -> Outcome:
-    """Carry out a write, and remember the bucket that comes back."""
-    seen = scope.images.get(address)
+    """Carry out a write, and remember the bucket item that comes back."""
+    local = scope.local
+    seen = local.images.get(address)
     try:
         outcome = await scope.store.buckets.write(address, write)
     except StorageUnavailable as error:
         outcome = (await _send_again(scope, [(address, write)], _operations(seen), error))[0]
-    scope.remember(address, outcome)
+    local.remember(address, outcome)
     return outcome
 
 
 async def send_all(scope: Scope, writes: Sequence[Addressed]) -> list[Outcome]:
-    """Carry out writes on different items, all or none."""
-    known = _operations(*(scope.images.get(address) for address, _ in writes))
+    """Carry out writes on different items in one transaction, all or none."""
+    known = _operations(*(scope.local.images.get(address) for address, _ in writes))
     try:
         outcomes = await scope.store.buckets.write_all(writes)
     except StorageUnavailable as error:
@@ -39,19 +62,14 @@ async def send_all(scope: Scope, writes: Sequence[Addressed]) -> list[Outcome]:
     carried_out = all(isinstance(outcome, Granted) for outcome in outcomes)
     for (address, _), outcome in zip(writes, outcomes, strict=True):
         if carried_out or not isinstance(outcome, Granted):
-            scope.remember(address, outcome)
+            scope.local.remember(address, outcome)
     return outcomes
 
 
-def _operations(*seen: Bucket | None) -> set[str]:
-    """What had been done to these buckets when they were last seen."""
-    return {operation for bucket in seen if bucket is not None for operation in bucket.recent}
-
-
-async def send_surely(scope: Scope, address: BucketAddress, write: Write) -> Outcome:
+async def send_owed(scope: Scope, address: BucketAddress, write: Write) -> Outcome:
     """Carry out a write that is owed, even if an interrupt arrives meanwhile: it is raised
     afterwards."""
-    seen = scope.images.get(address)
+    seen = scope.local.images.get(address)
     try:
         return await send(scope, address, write)
     except Exception:
@@ -63,16 +81,20 @@ async def send_surely(scope: Scope, address: BucketAddress, write: Write) -> Out
         raise
 
 
+def _operations(*seen: Bucket | None) -> set[str]:
+    """The operations that had landed when these items were last seen."""
+    return {operation for bucket in seen if bucket is not None for operation in bucket.recent}
+
+
 async def _send_again(
     scope: Scope, writes: Sequence[Addressed], known: Collection[str], error: StorageUnavailable
 ) -> list[Outcome]:
-    """After an ambiguous failure, find out what happened, and repeat what did not, a bounded
-    number of times. Anything else a store has tried as often as makes sense. What is raised in
-    the end has been looked into: asking once more would lead nowhere.
+    """Find out, after an ambiguous failure, whether the writes landed, and repeat them a bounded
+    number of times if they did not. Other failures the store has retried as often as makes sense.
 
-    The buckets themselves tell whether the writes had landed. They are sent again only if they
-    surely had not; where that cannot be told, the failure is raised and stays ambiguous: what
-    may have been charged is not charged again.
+    The items themselves tell whether the writes landed. Writes are repeated only if they surely
+    had not; where that cannot be told, the failure is raised and stays ambiguous: what may have
+    been charged is not charged again.
     """
     for delay_s in _DELAYS_S:
         if not (error.retryable and error.ambiguous):
@@ -104,10 +126,30 @@ async def _landed(
         found = await scope.store.buckets.read([address for address, _ in writes])
     except StorageUnavailable:
         raise error from None
-    # All or none landed, so what one of them proves holds for all.
+    # All or none landed, so the proof of one write holds for all.
     proofs = {landing(write.operation, found.get(address), known) for address, write in writes}
     if Landing.LANDED in proofs:
         return [Granted(found[a]) if a in found else Absent() for a, _ in writes]
     if Landing.LOST in proofs:
         return None
     raise error
+
+
+async def find_out(scope: Scope, progress: Progress) -> None:
+    """Find out whether charges of unknown outcome landed: those that did become entries. If the
+    items cannot tell, the charges stand."""
+    try:
+        found = await scope.store.buckets.read([entry.address for _, entry in progress.sent])
+    except Exception:
+        return
+    proofs = [landing(operation, found.get(entry.address)) for operation, entry in progress.sent]
+    sent = list(zip(progress.sent, proofs, strict=True))
+    progress.entries += [entry for (_, entry), proof in sent if proof is Landing.LANDED]
+    progress.sent = [each for each, proof in sent if proof is Landing.UNKNOWN]
+
+
+async def step_back(scope: Scope, lost: int) -> None:
+    """Wait after a lost race: backoff with full jitter, so that clients that lost the same race
+    do not all meet again in the next."""
+    longest_ms = min(_LONGEST_NAP_MS, 1 << min(lost, 10))
+    await scope.io.pause(scope.io.entropy() % (longest_ms * 1000) / 1_000_000)

@@ -12,7 +12,7 @@ from ...core.bucket import BucketAddress
 from ...local.forks import forget_in_child, new_lock
 from ...ports.io import Signal
 
-_REMEMBERED_NUDGES = 64
+_REMEMBERED_NOTIFICATIONS = 64
 
 
 @dataclass(slots=True, eq=False)
@@ -27,12 +27,14 @@ class Place:
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
-class Turnstiles:
+class WaitQueues:
     """A queue for each bucket that someone waits for. There are as many as waiters at most."""
 
-    nudges: int = 0
+    notifications: int = 0
     _queues: dict[BucketAddress, list[Place]] = field(default_factory=dict)
-    _nudged: deque[BucketAddress] = field(default_factory=lambda: deque(maxlen=_REMEMBERED_NUDGES))
+    _notified: deque[BucketAddress] = field(
+        default_factory=lambda: deque(maxlen=_REMEMBERED_NOTIFICATIONS)
+    )
     _lock: threading.Lock = field(default_factory=new_lock)
 
     def __post_init__(self) -> None:
@@ -49,12 +51,12 @@ class Turnstiles:
         with self._lock:
             return next((address for address in addresses if address in self._queues), None)
 
-    def nudged_since(self, address: BucketAddress, nudges: int) -> bool:
-        """Whether the bucket may have changed since there were only so many nudges. Who is
+    def notified_since(self, address: BucketAddress, notifications: int) -> bool:
+        """Whether the bucket may have changed since there were only so many notifications. Who is
         about to join a queue was not in it to be told."""
         with self._lock:
-            later = self.nudges - nudges
-            return later > len(self._nudged) or address in islice(reversed(self._nudged), later)
+            later = self.notifications - notifications
+            return later > len(self._notified) or address in islice(reversed(self._notified), later)
 
     def join(self, place: Place) -> bool:
         """Take a place at the end. True when others are ahead."""
@@ -86,15 +88,15 @@ class Turnstiles:
             queue.remove(place)
             if not queue:
                 del self._queues[place.address]
-        self.nudge([place.address])
+        self.notify([place.address])
 
-    def nudge(self, addresses: Iterable[BucketAddress]) -> None:
+    def notify(self, addresses: Iterable[BucketAddress]) -> None:
         """Tell the first waiter of each bucket that something has changed there, be it at one
         of its shards."""
         homes = {address.home for address in addresses}
         with self._lock:
-            self.nudges += len(homes)
-            self._nudged.extend(homes)
+            self.notifications += len(homes)
+            self._notified.extend(homes)
             signals = [self._queues[home][0].signal for home in homes if home in self._queues]
         for signal in signals:
             signal.set()

@@ -14,8 +14,8 @@ from ...core.validation import (
     validate_limit_name,
     validate_resource,
 )
-from ..acquire.charge import Charge, view
-from ..acquire.request import Request, charges
+from ..acquire.charge import Charge, current_items
+from ..acquire.request import Request, plan_charges
 from ..scope import Scope
 from ..shards.items import read_all
 
@@ -24,11 +24,11 @@ _READ_AT_ONCE = 32
 
 async def _views(scope: Scope, request: Request) -> list[tuple[Charge, list[Bucket]]]:
     """Every level, with the items of its bucket as they stand now."""
-    planned = await charges(scope, request)
-    found = [await read_all(scope, charge.address) for charge in planned]
+    planned = await plan_charges(scope, request)
+    found = [await read_all(scope, charge.home) for charge in planned]
     now_ms = scope.io.now_ms()
     return [
-        (charge, view(charge, list(shards.values()), now_ms))
+        (charge, current_items(charge, list(shards.values()), now_ms))
         for charge, shards in zip(planned, found, strict=True)
     ]
 

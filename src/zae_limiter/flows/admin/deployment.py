@@ -24,7 +24,7 @@ async def delete_table(scope: Scope) -> None:
         await scope.store.delete_table()
     else:
         await _delete_namespaces(scope)
-    scope.cache.invalidate()
+    scope.local.config_cache.invalidate()
 
 
 async def _delete_namespaces(scope: Scope) -> None:
@@ -61,7 +61,9 @@ async def set_version_record(
         if text is not None or field == "schema_version":
             validate_text(field, text)
     if not isinstance(scope.store, DeployedStore):
-        raise InfrastructureError(f"{scope.stack_name} has no version record: it is not a table")
+        raise InfrastructureError(
+            f"{scope.settings.stack_name} has no version record: it is not a table"
+        )
     await scope.store.versions.write(
         VersionRecord(
             schema_version, lambda_version, client_min_version or "0.0.0", updated_by=updated_by

@@ -33,7 +33,7 @@ async def on_unavailable_or_block(scope: Scope) -> OnUnavailableAction:
     try:
         return await resolve_on_unavailable(scope) or "block"
     except StorageUnavailable:
-        return scope.cache.last_on_unavailable or "block"
+        return scope.local.config_cache.last_on_unavailable or "block"
 
 
 async def system_defaults(scope: Scope) -> tuple[list[Limit], OnUnavailableAction | None]:

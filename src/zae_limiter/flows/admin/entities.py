@@ -61,7 +61,7 @@ async def create_entity(scope: Scope, entity: Entity, principal: str | None) -> 
         await _check_ancestors(scope, created)
     if not await scope.store.entities.create(scope.namespace_id, created, event):
         raise EntityExistsError(created.id)
-    scope.cache.invalidate(created.id)
+    scope.local.config_cache.invalidate(created.id)
     return created
 
 
@@ -157,8 +157,8 @@ async def delete_entity(scope: Scope, entity_id: str, principal: str | None) -> 
     validate_identifier(entity_id)
     event = new_event(scope, AuditAction.ENTITY_DELETED, entity_id, principal)
     await scope.store.entities.delete(scope.namespace_id, entity_id, event)
-    scope.cache.invalidate(entity_id)
-    scope.refusals.delete(scope.namespace_id, entity_id)
+    scope.local.config_cache.invalidate(entity_id)
+    scope.local.refusals.delete(scope.namespace_id, entity_id)
 
 
 async def get_children(scope: Scope, parent_id: str) -> list[Entity]:

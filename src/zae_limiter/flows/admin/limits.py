@@ -92,9 +92,9 @@ async def set_config(
         **{k: v for k, v in checked.to_dict().items() if k != "config_version"},
     )
     await scope.store.configs.write(scope.namespace_id, slot, checked, event)
-    known = checked.on_unavailable or scope.cache.last_on_unavailable
+    known = checked.on_unavailable or scope.local.config_cache.last_on_unavailable
     _forget(scope, slot)
-    scope.cache.last_on_unavailable = known
+    scope.local.config_cache.last_on_unavailable = known
 
 
 async def set_limits(
@@ -132,7 +132,7 @@ def _check_change(slot: ConfigSlot, change: LimiterConfig) -> LimiterConfig:
 
 
 def _forget(scope: Scope, slot: ConfigSlot) -> None:
-    scope.cache.invalidate(slot.entity_id, slot.resource)
+    scope.local.config_cache.invalidate(slot.entity_id, slot.resource)
 
 
 async def list_entities_with_custom_limits(

@@ -1,178 +1,270 @@
-"""Group commit: charges of one item that meet travel as one write.
+"""Group commit: what callers of one process want of one bucket item travels as one write.
 
-The outcome is always one that some order of single writes gives. If all riders together
-are more than the item holds, they are walked in the order in which they came: who still
-fits flies, and the others are judged by what the flight has left.
+The outcome is always one that some order of single writes gives. If all charges of a batch are
+together more than the item holds, they are walked in the order in which they came: those that
+still fit are sent again, and the others are judged by what is left.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from ...core.bucket import Bucket, covers, refill
-from ...core.bucket import take as taken_from
+from ...core.bucket import Bucket, BucketAddress, refill
 from ...core.exceptions import StorageUnavailable, ValidationError
-from ...core.ledger import Entry
-from ...core.validation import WCU
-from ..acquire.adopt import adopt, look_again
-from ..acquire.charge import ONE_WRITE_MILLI, Charge, LimitsDiffer, Shortage, Taken, shortage
-from ..acquire.unknown import find_out
+from ...core.writes import Outcome
+from ..acquire.charge import (
+    Correction,
+    LimitsDiffer,
+    Progress,
+    Shortage,
+    Taken,
+    adopt,
+    shortage,
+)
+from ..acquire.item import adjust_item, take_from_item
+from ..acquire.send import find_out
+from ..config.resolve import resolve_afresh
 from ..scope import Scope
-from .flight import fly
-from .queue import Rider
+from ..shards.items import Items, read_whole
+from .charges import fitting, joint_progress, share_doubt, share_out, sum_corrections
+from .queue import Ticket, WriteQueues
 
-TakeHere = Callable[[Scope, Charge, bool], Awaitable[Taken | Shortage]]
-Group = Sequence[tuple[Rider, Charge]]
-# Each flight after the second means that another client has changed the item meanwhile.
-_MAX_FLIGHTS = 16
-
-
-async def take_joined(
-    scope: Scope, charge: Charge, speculative: bool, take_here: TakeHere
-) -> Taken | Shortage:
-    """Charge one item, together with whoever else of this process charges it now."""
-
-    async def together(riders: Sequence[Rider]) -> None:
-        await _take_together(scope, riders, speculative, take_here)
-
-    def can_ride(rider: Rider) -> bool:
-        other = rider.load
-        return isinstance(other, Charge) and other.limits.fingerprint == charge.limits.fingerprint
-
-    def alone() -> Awaitable[Taken | Shortage]:
-        return take_here(scope, charge, speculative)
-
-    flown = await fly(scope, charge.address, charge, alone, together, can_ride)
-    outcome = flown.outcome if isinstance(flown, Rider) else flown
-    assert isinstance(outcome, Taken | Shortage)
-    return outcome
+# Each write after the second means that another client has changed the item meanwhile.
+_MAX_WRITES = 16
+# Reads of all items of a bucket queue up apart from the writes of any item.
+_ALL_ITEMS = -1
 
 
-async def _take_together(
-    scope: Scope, riders: Sequence[Rider], speculative: bool, take_here: TakeHere
-) -> None:
-    waiting = [(rider, rider.load) for rider in riders if isinstance(rider.load, Charge)]
-    flying = _likely(scope, waiting)
-    boarded_ms = scope.io.now_ms()
-    for _, charge in waiting:
-        charge.begun_ms = boarded_ms
-    for _ in range(_MAX_FLIGHTS):
+@dataclass(frozen=True, slots=True)
+class _ReadAll:
+    """A wish to see every item of a bucket."""
+
+
+_Load = Progress | Correction | _ReadAll
+
+
+def charge_item(scope: Scope, progress: Progress) -> Coroutine[Any, Any, Taken | Shortage]:
+    """Charge one item, together with other callers of this process that charge it now."""
+    return _submit(scope, progress.address, progress)
+
+
+def correct_item(
+    scope: Scope, address: BucketAddress, correction: Correction
+) -> Coroutine[Any, Any, Outcome]:
+    """Correct one item, together with other callers of this process that correct it now."""
+    return _submit(scope, address, correction)
+
+
+async def read_items(scope: Scope, home: BucketAddress) -> Items:
+    """Read every item of a bucket, together with other callers of this process that want to."""
+    if not scope.settings.coalesces:
+        return await read_whole(scope, home)
+    found: Items = await _submit(scope, home._replace(shard=_ALL_ITEMS), _ReadAll())
+    return found
+
+
+async def _submit(scope: Scope, address: BucketAddress, load: _Load) -> Any:
+    """Carry out a load at once if nothing is under way at its item, else in the next batch."""
+    queues = scope.local.write_queues
+    try:
+        if queues.start(address, load):
+            return await _carry_out(scope, address, load)
+    finally:
+        # Not in a function of its own: an interrupt as that begins would leave the item taken.
         try:
-            # Others are concerned by what even one finds out.
-            joint = flying[0][1] if len(waiting) == 1 else _joint([c for _, c in flying])
-            outcome = await _fly(scope, joint, flying, speculative, take_here)
+            queues.leave(address, load)
+        except BaseException:
+            queues.leave(address, load)
+            raise
+    return await _queue_up(scope, address, load)
+
+
+def _carry_out(scope: Scope, address: BucketAddress, load: _Load) -> Coroutine[Any, Any, Any]:
+    """One load by itself."""
+    if isinstance(load, Progress):
+        return take_from_item(scope, load)
+    if isinstance(load, Correction):
+        return adjust_item(scope, address, load)
+    return read_whole(scope, address.home)
+
+
+async def _queue_up(scope: Scope, address: BucketAddress, load: _Load) -> object:
+    """Follow in the next batch, or lead it. Returns the outcome, or raises it."""
+    ticket = Ticket(scope.io.signal(), load, _group(load), isinstance(load, Correction))
+    queues = scope.local.write_queues
+    try:
+        queues.join(address, ticket)
+        interruption = await _wait(queues, address, ticket)
+        if ticket.leads:
+            await _lead(scope, address, ticket)
+    finally:
+        if ticket.is_queued:
+            try:
+                queues.leave(address, ticket)
+            except BaseException:
+                queues.leave(address, ticket)
+                raise
+    if interruption is not None:
+        raise interruption
+    if isinstance(ticket.outcome, BaseException):
+        raise ticket.outcome
+    return ticket.outcome
+
+
+def _group(load: _Load) -> object:
+    """Charges go together under the same limits, corrections and reads with their like."""
+    return load.charge.limits.fingerprint if isinstance(load, Progress) else type(load)
+
+
+async def _wait(
+    queues: WriteQueues, address: BucketAddress, ticket: Ticket
+) -> BaseException | None:
+    """Wait until this ticket leads, or its batch has ended.
+
+    A caller that is interrupted while it is queued leaves the queue. One whose charge is under
+    way must know the outcome before it can give it back, and a correction is never given up: an
+    interruption that the driver does not hold back is returned, to be raised afterwards.
+    """
+    interruption: BaseException | None = None
+    is_patient = ticket.is_owed
+    while not ticket.is_over:
+        try:
+            await (ticket.signal.hold() if is_patient else ticket.signal.wait(None))
+        except BaseException as error:
+            if not (is_patient and ticket.is_over):
+                is_lost = is_patient or isinstance(error, GeneratorExit)
+                if queues.give_up(address, ticket) or is_lost:
+                    raise
+            interruption, is_patient = interruption or error, True
+    return interruption
+
+
+async def _lead(scope: Scope, address: BucketAddress, leader: Ticket) -> None:
+    """Carry out the loads of the leader and of all followers, and give each its outcome."""
+    batch = [leader]
+    failure: BaseException | None = None
+    try:
+        if scope.settings.coalesces:
+            if scope.settings.linger_s:
+                await scope.io.pause(scope.settings.linger_s)
+            scope.local.write_queues.form_batch(address, batch)
+        await _carry_out_batch(scope, address, batch)
+    except BaseException as error:
+        failure = error
+        if not isinstance(error, Exception):
+            raise
+    finally:
+        try:
+            _finish(batch, failure)
+        except BaseException:
+            _finish(batch, failure)
+            raise
+
+
+def _finish(batch: Sequence[Ticket], failure: BaseException | None) -> None:
+    """Wake the followers. A failure of the write is everybody's. An interrupt is the leader's
+    alone; the followers only learn that nobody knows the outcome."""
+    for ticket in batch:
+        if ticket.outcome is None:
+            is_shared = ticket is batch[0] or isinstance(failure, Exception)
+            interrupted = StorageUnavailable("The write was interrupted", failure, ambiguous=True)
+            ticket.outcome = failure if failure is not None and is_shared else interrupted
+        ticket.signal.set()
+
+
+async def _carry_out_batch(scope: Scope, address: BucketAddress, batch: Sequence[Ticket]) -> None:
+    loads = [ticket.load for ticket in batch]
+    if isinstance(loads[0], Progress):
+        await _charge_together(scope, {t.load: t for t in batch if isinstance(t.load, Progress)})
+        return
+    if isinstance(loads[0], Correction):
+        total = sum_corrections([load for load in loads if isinstance(load, Correction)])
+        outcome: object = await adjust_item(scope, address, total)
+    else:
+        outcome = await read_whole(scope, address.home)
+    for ticket in batch:
+        ticket.outcome = outcome
+
+
+_Group = dict[Progress, Ticket]
+
+
+async def _charge_together(scope: Scope, waiting: _Group) -> None:
+    """Charge the item for as many as it can serve, and tell the others that it is short."""
+    joined_ms = scope.io.now_ms()
+    for member in waiting:
+        member.as_of_ms = joined_ms
+    charged = _likely(scope, list(waiting))
+    for _ in range(_MAX_WRITES):
+        try:
+            outcome = await _charge_sum(scope, charged, alone=len(waiting) == 1)
         except LimitsDiffer:
-            flying = waiting = await _look_again(scope, waiting)
-            if len({charge.limits.fingerprint for _, charge in waiting}) == 1:
+            waiting = await _take_over_limits(scope, waiting)
+            charged = list(waiting)
+            if len({member.charge.limits.fingerprint for member in charged}) == 1:
                 continue
             break
         if isinstance(outcome, Taken):
-            waiting = [(rider, charge) for rider, charge in waiting if rider.outcome is None]
-        # Nobody is refused before the item has been seen to be short for it, since it came.
-        left = _left(outcome, boarded_ms)
-        flying = _fitting(waiting, left)
-        if not flying:
-            for rider, charge in waiting:
-                rider.outcome = shortage(charge, [left])
+            for member in charged:
+                waiting.pop(member).outcome = Taken(member)
+        # No charge is refused before the item has been seen to be short for it, since it came.
+        left = _left(outcome, joined_ms)
+        charged = fitting(list(waiting), left)
+        if not charged:
+            for member, ticket in waiting.items():
+                ticket.outcome = shortage(member, [left])
             return
-    for rider, charge in waiting:
-        rider.outcome = await take_here(scope, charge, speculative)
+    for member, ticket in waiting.items():
+        ticket.outcome = await take_from_item(scope, member)
 
 
-async def _look_again(scope: Scope, waiting: Group) -> list[tuple[Rider, Charge]]:
-    """Go by the limits that are in force now. Returns those who still can."""
-    resolution = await look_again(scope, waiting[0][1])
-    for rider, charge in waiting:
+async def _take_over_limits(scope: Scope, waiting: _Group) -> _Group:
+    """Let all charges go by the limits that are in force now. Returns those that still can."""
+    home = next(iter(waiting)).charge.home
+    resolution = await resolve_afresh(scope, home.entity_id, home.resource)
+    for member, ticket in waiting.items():
         try:
-            adopt(scope, charge, resolution)
+            adopt(scope, member, resolution)
         except ValidationError as error:
-            # It asks for a limit that is gone, which concerns none of the others.
-            rider.outcome = error
-    return [(rider, charge) for rider, charge in waiting if rider.outcome is None]
+            # A charge that asks for a limit which is gone concerns none of the others.
+            ticket.outcome = error
+    return {member: ticket for member, ticket in waiting.items() if ticket.outcome is None}
 
 
-def _likely(scope: Scope, waiting: Group) -> Group:
-    """Who to begin with: those for whom the item had enough when it was last seen, or all of
-    them if that says nothing."""
-    _, first = waiting[0]
-    image = scope.images.get(first.address)
-    if image is None or image.fingerprint != first.limits.fingerprint:
-        return waiting
-    return _fitting(waiting, refill(image, scope.io.now_ms())) or waiting
+def _likely(scope: Scope, members: list[Progress]) -> list[Progress]:
+    """The charges to begin with: those for which the item had enough when it was last seen, or
+    all of them if that says nothing."""
+    first = members[0]
+    image = scope.local.images.get(first.address)
+    if image is None or image.fingerprint != first.charge.limits.fingerprint:
+        return members
+    return fitting(members, refill(image, scope.io.now_ms())) or members
 
 
-async def _fly(
-    scope: Scope, joint: Charge, group: Group, speculative: bool, take_here: TakeHere
+async def _charge_sum(
+    scope: Scope, members: Sequence[Progress], *, alone: bool
 ) -> Taken | Shortage:
-    """Charge all of them at once, or none."""
+    """Charge all of them at once, or none. Even a single charge is sent as a joint one while
+    others wait: new limits that it meets concern all of them."""
+    if alone:
+        return await take_from_item(scope, members[0])
+    joint = joint_progress(members)
     try:
-        outcome = await take_here(scope, joint, speculative)
+        outcome = await take_from_item(scope, joint)
     except BaseException as error:
-        if joint.is_joint:
-            if isinstance(error, StorageUnavailable):
-                # Once for all: while each asked for itself, the item would forget the write.
-                await find_out(scope, joint)
-            _share_what_is_known(joint, group)
+        if isinstance(error, StorageUnavailable):
+            # Once for all: while each asked for itself, the item would forget the write.
+            await find_out(scope, joint)
+        share_doubt(joint, members)
         raise
     if isinstance(outcome, Taken):
-        _share(joint, group)
+        share_out(joint, members)
     return outcome
 
 
 def _left(outcome: Taken | Shortage, at_ms: int) -> Bucket:
-    """The item as a flight found or left it, as of some time."""
-    shards = outcome.charge.shards if isinstance(outcome, Taken) else outcome.shards
+    """The item as a write found or left it, as of some time."""
+    shards = outcome.progress.shards if isinstance(outcome, Taken) else outcome.shards
     return refill(shards[0], at_ms)
-
-
-def _fitting(group: Group, now: Bucket) -> Group:
-    """Those whom the item can serve, in the order in which they came."""
-    fitting = []
-    for rider, charge in group:
-        asked_milli = {n: m for n, m in charge.intent.takes_milli.items() if n != WCU}
-        if covers(now, asked_milli):
-            now = taken_from(now, asked_milli, 0)
-            fitting.append((rider, charge))
-    return fitting
-
-
-def _joint(charges: Sequence[Charge]) -> Charge:
-    """All of them as one charge."""
-    first = charges[0]
-    takes_milli: dict[str, int] = {}
-    for charge in charges:
-        for name, amount_milli in charge.intent.takes_milli.items():
-            takes_milli[name] = takes_milli.get(name, 0) + amount_milli
-    if WCU in takes_milli:
-        takes_milli[WCU] = ONE_WRITE_MILLI
-    acquires = sum(charge.intent.acquires for charge in charges)
-    return Charge(
-        first.address,
-        first.intent._replace(takes_milli=takes_milli, acquires=acquires),
-        takes_milli,
-        is_leaf=False,
-        overridden=all(charge.overridden for charge in charges),
-        is_joint=True,
-        begun_ms=first.begun_ms,
-    )
-
-
-def _share(joint: Charge, group: Group) -> None:
-    """Give each its own part of what was taken together."""
-    for rider, charge in group:
-        intent = charge.intent
-        charge.address = joint.address
-        charge.entries = [charge.entry(joint.address, intent.takes_milli, intent.acquires)]
-        charge.shards = joint.shards
-        rider.outcome = Taken(charge)
-
-
-def _share_what_is_known(joint: Charge, group: Group) -> None:
-    """Let each give back its part of what landed, and find out about the rest for itself."""
-    for _, charge in group:
-        charge.entries = [_part(charge, entry) for entry in joint.entries]
-        charge.sent = [(operation, _part(charge, entry)) for operation, entry in joint.sent]
-
-
-def _part(charge: Charge, whole: Entry) -> Entry:
-    return charge.entry(whole.address, charge.intent.takes_milli, charge.intent.acquires)

@@ -1,159 +1,165 @@
-"""One write in flight for each bucket item of this process; who comes meanwhile rides in the next.
+"""Write queues: one write under way for each bucket item of this process.
 
-Whoever finds the lane of an item free flies at once: an idle bucket adds no latency. When a
-flight ends, the first who waits becomes the pilot of the next, and takes along all who can
-ride with it.
+A caller that finds no write under way at an item writes at once, so that an idle bucket adds
+no latency. Callers that come meanwhile queue up with a ticket. When the write ends, the first
+ticket in the queue becomes the leader of the next batch, and takes along the followers whose
+loads fit into the same write.
 
-An interrupt may arrive between any two steps, also while another is being dealt with. A lane
-that stayed taken would stop everyone for ever. So whoever may have taken one leaves it
-whatever happens, and leaves again if an interrupt came in the midst of leaving.
+An interrupt may arrive between any two steps, even while another is being dealt with. An item
+that stayed taken would stop every later caller. So whoever may have taken an item leaves it
+whatever happens, and leaves again if an interrupt came in the middle of leaving.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Hashable
 from dataclasses import dataclass
+from enum import Enum, auto
 
-from ...core.bucket import Bucket, BucketAddress
+from ...core.bucket import BucketAddress
 from ...core.exceptions import StorageUnavailable
 from ...local.forks import forget_in_child, new_lock
 from ...ports.io import Signal
-from ..acquire.charge import Charge, Shortage, Taken
 
 MAX_WAITING = 10_000
 
 
-@dataclass(slots=True)
-class Correction:
-    """What an adjustment asks of an item."""
+class Stage(Enum):
+    """Where a ticket stands. A ticket is over when it leads, or when it has an outcome."""
 
-    deltas_milli: Mapping[str, int]
-    acquires: int
+    WAITING = auto()
+    CHOSEN = auto()
+    """It leads the next batch, but its owner has not been woken yet."""
+    LEADING = auto()
+    FOLLOWING = auto()
+    """Its load is in the batch of another leader."""
+    UNREACHABLE = auto()
+    """Its owner cannot be woken: the event loop is closed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Corrected:
-    """An adjustment was carried out."""
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """All items of a bucket were read."""
-
-    items: Mapping[BucketAddress, Bucket]
+_LEADS = (Stage.CHOSEN, Stage.LEADING)
 
 
 @dataclass(slots=True, eq=False)
-class Rider:
-    """Someone who waits for a flight. `outcome` is None until it has ended.
+class Ticket:
+    """A place in the queue of an item. `outcome` is None until its batch has ended.
 
-    `is_called`: it has heard, or never had to, that it is the pilot.
+    `group`: loads of the same group fit into one write. `is_owed`: the load is a debt to the
+    bucket, such as a refund, and is never turned away or given up.
     """
 
     signal: Signal
-    load: Charge | Correction
-    is_pilot: bool = False
-    is_called: bool = False
-    has_boarded: bool = False
-    outcome: Taken | Shortage | Corrected | Seen | BaseException | None = None
+    load: object
+    group: Hashable
+    is_owed: bool = False
+    stage: Stage = Stage.WAITING
+    outcome: object = None
+
+    @property
+    def leads(self) -> bool:
+        """True when this ticket's owner carries out the next batch."""
+        return self.stage in _LEADS
+
+    @property
+    def is_queued(self) -> bool:
+        """False once the load is in a batch of another leader, or its owner is unreachable."""
+        return self.stage not in (Stage.FOLLOWING, Stage.UNREACHABLE)
 
     @property
     def is_over(self) -> bool:
-        """Whether its wait is: it is the pilot, or its flight has ended."""
-        return self.is_pilot or self.outcome is not None
+        """True when there is nothing to wait for any more."""
+        return self.leads or self.outcome is not None
 
 
-_NOBODY: OrderedDict[int, Rider] = OrderedDict()
+_NO_QUEUE: OrderedDict[int, Ticket] = OrderedDict()
 
 
-class Lanes:
-    """The lanes in use, who flies in them and who waits. Any number of threads and tasks may
-    share one."""
+class WriteQueues:
+    """The items that are being written, by whom, and who waits. Any number of threads and tasks
+    may share one."""
 
     def __init__(self) -> None:
         self._owners: dict[BucketAddress, object] = {}
-        # By identity and in order, only where someone waits: one of very many leaves at once.
-        self._lines: dict[BucketAddress, OrderedDict[int, Rider]] = {}
+        # By identity and in order, only where a ticket waits: leaving a long queue is O(1).
+        self._queues: dict[BucketAddress, OrderedDict[int, Ticket]] = {}
         self._lock = new_lock()
         forget_in_child(self)
 
     def start(self, address: BucketAddress, owner: object) -> bool:
-        """Take the lane, if it is free."""
+        """Take the item, if no write is under way."""
         with self._lock:
             if address in self._owners:
                 return False
             self._owners[address] = owner
             return True
 
-    def join(self, address: BucketAddress, rider: Rider) -> None:
-        """Stand in line, or take the lane as pilot if it has come free meanwhile."""
+    def join(self, address: BucketAddress, ticket: Ticket) -> None:
+        """Queue up, or lead at once if the item has come free meanwhile."""
         with self._lock:
             if address not in self._owners:
-                self._owners[address] = rider
-                rider.is_pilot = rider.is_called = True
+                self._owners[address] = ticket
+                ticket.stage = Stage.LEADING
                 return
-            line = self._lines.setdefault(address, OrderedDict())
-            if len(line) >= MAX_WAITING and not isinstance(rider.load, Correction):
+            queue = self._queues.setdefault(address, OrderedDict())
+            if len(queue) >= MAX_WAITING and not ticket.is_owed:
                 # Corrections are as many as there are leases; turned away, tokens would be lost.
                 raise StorageUnavailable(f"{MAX_WAITING} wait for {address}", retryable=False)
-            line[id(rider)] = rider
+            queue[id(ticket)] = ticket
 
-    def board(
-        self, address: BucketAddress, riders: list[Rider], can_ride: Callable[[Rider], bool]
-    ) -> None:
-        """Let those in line who can ride along join the riders; they leave the line."""
+    def form_batch(self, address: BucketAddress, batch: list[Ticket]) -> None:
+        """Move the tickets of the leader's group from the queue into its batch."""
+        group = batch[0].group
         with self._lock:
-            waiting = list(self._lines.get(address, _NOBODY).values())
-            boarding = [rider for rider in waiting if can_ride(rider)]
-            staying = [rider for rider in waiting if not can_ride(rider)]
-            riders += boarding
-            for rider in boarding:
-                rider.has_boarded = True
-            self._lines[address] = OrderedDict((id(rider), rider) for rider in staying)
+            waiting = list(self._queues.get(address, _NO_QUEUE).values())
+            staying = [ticket for ticket in waiting if ticket.group != group]
+            following = [ticket for ticket in waiting if ticket.group == group]
+            batch += following
+            for ticket in following:
+                ticket.stage = Stage.FOLLOWING
+            self._queues[address] = OrderedDict((id(ticket), ticket) for ticket in staying)
 
-    def leave(self, address: BucketAddress, who: object) -> None:
-        """Give the lane, or the place in its line, up: the first in line who can be woken flies
-        next, or the lane is free. Leaving again, or where one never was, does no harm."""
+    def leave(self, address: BucketAddress, owner: object) -> None:
+        """Give up the item, or the place in its queue. The first ticket in the queue that can be
+        woken leads next; without one the item is free. Leaving twice does no harm."""
         with self._lock:
             # Mostly nobody waits.
-            if address not in self._lines and self._owners.get(address) is who:
+            if address not in self._queues and self._owners.get(address) is owner:
                 del self._owners[address]
                 return
         while True:
-            pilot = self._hand_over(address, who)
-            if not isinstance(pilot, Rider) or pilot.is_called:
+            leader = self._hand_over(address, owner)
+            if not isinstance(leader, Ticket) or leader.stage is Stage.LEADING:
                 return
-            pilot.is_pilot = True
-            if pilot.signal.set():
-                pilot.is_called = True
+            leader.stage = Stage.CHOSEN
+            if leader.signal.set():
+                leader.stage = Stage.LEADING
                 return
-            # Gone with its event loop.
-            pilot.is_pilot, pilot.has_boarded = False, True
-            who = pilot
+            leader.stage = Stage.UNREACHABLE
+            owner = leader
 
-    def _hand_over(self, address: BucketAddress, who: object) -> object:
-        """Take someone out, and return whose the lane is then. Each step may be the last that
+    def _hand_over(self, address: BucketAddress, owner: object) -> object:
+        """Take someone out, and return whose the item is then. Each step may be the last that
         an interrupt lets happen, so that doing all of them again completes them."""
         with self._lock:
-            line = self._lines.get(address, _NOBODY)
-            line.pop(id(who), None)
-            if self._owners.get(address) is who:
-                if line:
-                    self._owners[address] = next(iter(line.values()))
+            queue = self._queues.get(address, _NO_QUEUE)
+            queue.pop(id(owner), None)
+            if self._owners.get(address) is owner:
+                if queue:
+                    self._owners[address] = next(iter(queue.values()))
                 else:
-                    self._lines.pop(address, None)
+                    self._queues.pop(address, None)
                     del self._owners[address]
-            pilot = self._owners.get(address)
-            line.pop(id(pilot), None)
-        return pilot
+            leader = self._owners.get(address)
+            queue.pop(id(leader), None)
+        return leader
 
-    def give_up(self, address: BucketAddress, rider: Rider) -> bool:
-        """Leave. False when it is too late: the rider's flight is under way."""
-        self.leave(address, rider)
-        return not rider.has_boarded
+    def give_up(self, address: BucketAddress, ticket: Ticket) -> bool:
+        """Leave. False when it is too late: the ticket's batch is under way."""
+        self.leave(address, ticket)
+        return ticket.is_queued
 
     def forget(self) -> None:
-        """Forget who flies and who waits."""
+        """Forget who writes and who waits."""
         self._owners = {}
-        self._lines = {}
+        self._queues = {}

@@ -23,7 +23,11 @@ _MAX_NAMED = 10_000
 
 async def resolve(scope: Scope, entity_id: str, resource: str) -> Resolution:
     """From the cache, or from the store in one read of the records that are not fresh."""
-    cache, generation, now_ms = scope.cache, scope.cache.generation, scope.io.now_ms()
+    cache, generation, now_ms = (
+        scope.local.config_cache,
+        scope.local.config_cache.generation,
+        scope.io.now_ms(),
+    )
     last = cache.verdict(entity_id, resource)
     if last is not None:
         if last.since_ms <= now_ms < last.until_ms:
@@ -48,14 +52,18 @@ async def _find_named(scope: Scope, generation: int) -> Named:
         configs = scope.store.configs
         return Named(now_ms, await configs.entities_with_records(scope.namespace_id, _MAX_NAMED))
 
-    named = await scope.readings.share(scope.io, (scope.namespace_id, generation, "named"), find)
-    scope.cache.keep_named(generation, named)
+    named = await scope.local.config_reads.share(
+        scope.io, (scope.namespace_id, generation, "named"), find
+    )
+    scope.local.config_cache.keep_named(generation, named)
     return named
 
 
 async def resolve_afresh(scope: Scope, entity_id: str, resource: str) -> Resolution:
     """From the store, whatever the cache says, and others read."""
-    return await _decide(scope, entity_id, resource, scope.cache.generation, None, {}, afresh=True)
+    return await _decide(
+        scope, entity_id, resource, scope.local.config_cache.generation, None, {}, afresh=True
+    )
 
 
 async def _decide(
@@ -70,7 +78,7 @@ async def _decide(
 ) -> Resolution:
     """Read what is not known. `last`: a verdict that knows what the entity's own records say.
     `generation`: that of the cache before it was asked for what is known."""
-    cache, now_ms = scope.cache, scope.io.now_ms()
+    cache, now_ms = scope.local.config_cache, scope.io.now_ms()
     wanted = () if isinstance(shared, Defaults) else _stale(resource, shared)
     if last is None:
         wanted = own_slots(entity_id, resource) + wanted
@@ -96,14 +104,14 @@ async def _read(
     whoever wants them too: who comes after a change must not be told what was read before."""
 
     async def read() -> tuple[int, ConfigPage]:
-        scope.cache.misses += len(wanted)
+        scope.local.config_cache.misses += len(wanted)
         now_ms = scope.io.now_ms()
         return now_ms, await scope.store.configs.read(scope.namespace_id, wanted, asker)
 
     if generation is None:
         return await read()
     what = (scope.namespace_id, generation, wanted, asker)
-    return await scope.readings.share(scope.io, what, read)
+    return await scope.local.config_reads.share(scope.io, what, read)
 
 
 def _stale(resource: str, fresh: Records) -> Slots:
@@ -128,7 +136,11 @@ def _keep_shared(
 
 async def resolve_on_unavailable(scope: Scope) -> OnUnavailableAction | None:
     """What the system record says; None when it says nothing."""
-    cache, generation, now_ms = scope.cache, scope.cache.generation, scope.io.now_ms()
+    cache, generation, now_ms = (
+        scope.local.config_cache,
+        scope.local.config_cache.generation,
+        scope.io.now_ms(),
+    )
     records = cache.records([SYSTEM_SLOT], now_ms)
     if not records:
         page = await scope.store.configs.read(scope.namespace_id, [SYSTEM_SLOT])

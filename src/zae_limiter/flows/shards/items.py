@@ -24,24 +24,24 @@ Items = Mapping[BucketAddress, Bucket]
 def draw(scope: Scope, home: BucketAddress) -> BucketAddress:
     """The item that this process keeps to, of those that the bucket is known to have. So its own
     writes meet, and those of others seldom."""
-    count = scope.shard_count(home)
+    count = scope.local.shard_count(home)
     if count == 1:
         return home
-    preferred = scope.preferred_shards.get(home.home)
+    preferred = scope.local.preferred_shards.get(home.home)
     if preferred is None:
         preferred = scope.io.entropy() % MAX_SHARDS
-        scope.preferred_shards.put(home.home, preferred)
+        scope.local.preferred_shards.put(home.home, preferred)
     return home._replace(shard=preferred % count)
 
 
 def prefer(scope: Scope, address: BucketAddress) -> None:
     """Keep to this item from now on."""
-    scope.preferred_shards.put(address.home, address.shard)
+    scope.local.preferred_shards.put(address.home, address.shard)
 
 
 def others(scope: Scope, address: BucketAddress, how_many: int) -> list[BucketAddress]:
     """Some other items of the bucket, beginning anywhere."""
-    count = scope.shard_count(address)
+    count = scope.local.shard_count(address)
     start = scope.io.entropy() % count
     shards = [(start + step) % count for step in range(count)]
     return [address._replace(shard=s) for s in shards if s != address.shard][:how_many]
@@ -67,12 +67,12 @@ def _counts(found: Items) -> dict[int, int]:
 async def _read_known(scope: Scope, home: BucketAddress) -> dict[BucketAddress, Bucket]:
     found: dict[BucketAddress, Bucket] = {}
     count = 0
-    while count < scope.shard_count(home):
-        known = scope.shard_count(home)
+    while count < scope.local.shard_count(home):
+        known = scope.local.shard_count(home)
         addresses = [home._replace(shard=shard) for shard in range(count, known)]
         more = await scope.store.buckets.read(addresses)
         for address, bucket in more.items():
-            scope.remember(address, Refused(bucket))
+            scope.local.remember(address, Refused(bucket))
         found |= more
         count = known
     return found
@@ -82,7 +82,7 @@ async def read_whole(scope: Scope, home: BucketAddress) -> dict[BucketAddress, B
     """Every item of the bucket, those included that were deleted though others stayed: they
     come back. Nothing when there is nothing of the bucket at all."""
     found = await read_all(scope, home)
-    for shard in range(scope.shard_count(home)):
+    for shard in range(scope.local.shard_count(home)):
         if found and owner(shard, _counts(found)) is None:
             await _fill_hole(scope, home._replace(shard=shard), found)
             found = await read_all(scope, home)

@@ -11,7 +11,7 @@ Balances = Mapping[BucketAddress, Mapping[str, int]]
 Parts = dict[BucketAddress, dict[str, int]]
 
 
-def apportion(held_milli: Balances, takes_milli: Mapping[str, int], reserve_pct: int) -> Parts:
+def split_amount(held_milli: Balances, takes_milli: Mapping[str, int], reserve_pct: int) -> Parts:
     """Who gives how much of what the items can give together.
 
     Few items give, the fullest. But if there are others who can give, too, all together keep

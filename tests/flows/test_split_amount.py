@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.core.strategies import quick
 from zae_limiter.core.bucket import BucketAddress
-from zae_limiter.flows.shards.split_amount import Balances, apportion, suffices
+from zae_limiter.flows.shards.split_amount import Balances, split_amount, suffices
 
 HOME = BucketAddress("n", "key", "api")
 amounts = st.integers(0, 10) | st.integers(0, 10**12)
@@ -26,7 +26,7 @@ def test_parts_sum_to_what_is_asked_and_nobody_gives_more_than_it_has(
     asked_milli = data.draw(st.integers(0, sum(held_milli)))
     reserve_pct = data.draw(st.integers(0, 90))
     held = balances(*held_milli)
-    parts = apportion(held, {"rpm": asked_milli}, reserve_pct)
+    parts = split_amount(held, {"rpm": asked_milli}, reserve_pct)
     assert sum(part["rpm"] for part in parts.values()) == asked_milli
     assert all(0 < part["rpm"] <= held[address]["rpm"] for address, part in parts.items())
 
@@ -35,18 +35,18 @@ def test_parts_sum_to_what_is_asked_and_nobody_gives_more_than_it_has(
     ("reserve_pct", "expected"), [(0, {3: 924, 4: 876}), (25, {3: 632, 4: 600, 1: 568})]
 )
 def test_few_give_and_keep_a_reserve(reserve_pct: int, expected: dict[int, int]) -> None:
-    parts = apportion(balances(100, 900, 0, 1000, 950), {"rpm": 1800}, reserve_pct)
+    parts = split_amount(balances(100, 900, 0, 1000, 950), {"rpm": 1800}, reserve_pct)
     assert {address.shard: part["rpm"] for address, part in parts.items()} == expected
 
 
 def test_all_give_all_if_need_be() -> None:
-    parts = apportion(balances(3, 5, 0), {"rpm": 8}, 25)
+    parts = split_amount(balances(3, 5, 0), {"rpm": 8}, 25)
     assert {address.shard: part["rpm"] for address, part in parts.items()} == {0: 3, 1: 5}
 
 
 def test_each_limit_is_given_by_whoever_has_it() -> None:
     held = {HOME: {"rpm": 10, "tpm": 0}, HOME._replace(shard=1): {"rpm": 0, "tpm": 10}}
-    parts = apportion(held, {"rpm": 10, "tpm": 4}, 0)
+    parts = split_amount(held, {"rpm": 10, "tpm": 4}, 0)
     assert parts == {HOME: {"rpm": 10}, HOME._replace(shard=1): {"tpm": 4}}
 
 

@@ -200,8 +200,8 @@ def test_a_shard_that_cannot_be_split_off_is_done_without() -> None:
     bench.split_to(2)
     rivals = Rivals(bench, nibble_after_refill("rpm", 1))
     client = bench.client()
-    client.repository.scope.shard_counts.put(bench.home, MAX_SHARDS)
-    client.repository.scope.preferred_shards.put(bench.home, MAX_SHARDS - 1)
+    client.repository.scope.local.shard_counts.put(bench.home, MAX_SHARDS)
+    client.repository.scope.local.preferred_shards.put(bench.home, MAX_SHARDS - 1)
     assert all(take(client, tpm=1) for _ in range(8))
     assert rivals.steps > 0
     assert len(bench.shards()) == 2
