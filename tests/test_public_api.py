@@ -29,6 +29,7 @@ from zae_limiter import (
     SyncRepository,
 )
 from zae_limiter.lease import Acquisition, SyncAcquisition
+from zae_limiter.opening import DEFAULT_OPTIONS, OpenOptions
 
 TWINS = [
     (Repository, SyncRepository),
@@ -170,6 +171,21 @@ def test_a_store_imports_only_what_it_needs() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_every_option_of_open_has_a_default_and_is_told_of() -> None:
+    assert DEFAULT_OPTIONS.keys() == OpenOptions.__annotations__.keys()
+    for owner in (Repository, SyncRepository):
+        told = inspect.getdoc(owner.open) or ""
+        for name in DEFAULT_OPTIONS:
+            assert f"`{name}" in told, name
+
+
+def test_open_and_connect_refuse_options_that_they_do_not_know() -> None:
+    with pytest.raises(TypeError, match="colour"):
+        SyncRepository.open(url="memory://", colour="red")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="create"):
+        SyncRepository.connect(url="memory://", create=True)  # type: ignore[call-arg]
 
 
 def test_types_are_shipped() -> None:

@@ -1,7 +1,6 @@
 """Distributed token-bucket rate limits: exact, one round trip, several limits per call."""
 
 from ._version import __version__
-from .builder import RepositoryBuilder, SyncRepositoryBuilder
 from .core.audit import AuditAction, AuditEvent
 from .core.exceptions import (
     EntityError,
@@ -48,9 +47,9 @@ from .flows.config.cache import ConfigCache as SyncConfigCache
 from .lease import Lease, SyncLease
 from .limiter import RateLimiter
 from .ports.repository_protocol import RepositoryProtocol
-from .repository import Repository
+from .repository import Repository, RepositoryBuilder
 from .sync_limiter import SyncRateLimiter
-from .sync_repository import SyncRepository
+from .sync_repository import SyncRepository, SyncRepositoryBuilder
 
 # One store, and one cache, serve both interfaces.
 SyncRepositoryProtocol = RepositoryProtocol

@@ -1,4 +1,4 @@
-"""Opening a repository step by step."""
+"""The steps that open a repository one by one."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from typing import Any, Self
 from .core.exceptions import ValidationError
 from .core.models import OnUnavailableAction
 from .core.validation import validate_namespace
-from .flows.opening import DEFAULT_NAMESPACE
-from .repository import Repository
-from .sync_repository import SyncRepository
+from .opening import DEFAULT_NAMESPACE
 
 
 @dataclass(slots=True)
@@ -22,8 +20,8 @@ class _Choices:
     on_unavailable: OnUnavailableAction | None = None
 
 
-class _BuilderBase:
-    """The steps, in any order; each returns the builder."""
+class BuilderSteps:
+    """The steps of both builders, in any order; each returns the builder."""
 
     def __init__(self) -> None:
         self._choices = _Choices()
@@ -95,39 +93,3 @@ class _BuilderBase:
             raise ValidationError("on_unavailable", value, "must be allow or block")
         self._choices.on_unavailable = value
         return self
-
-
-class RepositoryBuilder(_BuilderBase):
-    """Opens a `Repository`: `await Repository.builder().stack("s").region("r").build()`."""
-
-    async def build(self) -> Repository:
-        """Open the store, register `default`, and go to the namespace that was chosen."""
-        first = await Repository.open(DEFAULT_NAMESPACE, **self._choices.arguments)
-        try:
-            chosen = await first.namespace(
-                self._choices.namespace, on_unavailable=self._choices.on_unavailable
-            )
-        except BaseException:
-            await first.close()
-            raise
-        return Repository(chosen.scope, chosen.namespace_name, owns_store=True)
-
-
-class SyncRepositoryBuilder(_BuilderBase):
-    """`RepositoryBuilder` without await."""
-
-    def parallel_mode(self, value: str) -> Self:
-        """`auto`, `threadpool`, `gevent` or `serial`."""
-        return self._with(parallel_mode=value)
-
-    def build(self) -> SyncRepository:
-        """Open the store, register `default`, and go to the namespace that was chosen."""
-        first = SyncRepository.open(DEFAULT_NAMESPACE, **self._choices.arguments)
-        try:
-            chosen = first.namespace(
-                self._choices.namespace, on_unavailable=self._choices.on_unavailable
-            )
-        except BaseException:
-            first.close()
-            raise
-        return SyncRepository(chosen.scope, chosen.namespace_name, owns_store=True)

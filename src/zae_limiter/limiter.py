@@ -7,16 +7,14 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
 
-from .core.hierarchy import SYSTEM_SLOT
-from .core.limit import Limit, validate_limits
+from .core.limit import Limit
 from .core.models import (
-    LimiterConfig,
     OnUnavailable,
     ResourceCapacity,
     UsageSnapshot,
     UsageSummary,
 )
-from .flows.admin import capacity, describe, usage
+from .flows.admin import capacity, deployment, usage
 from .flows.admin import limits as stored_limits
 from .lease import Acquisition
 from .limiter_base import LimiterBase
@@ -62,7 +60,7 @@ class RateLimiter(Records, LimiterBase):
 
     async def is_available(self, timeout: float = 1.0) -> bool:
         """Whether the store answers in time. Never raises."""
-        return await in_time(describe.can_ping(self.scope), timeout)
+        return await in_time(deployment.can_ping(self.scope), timeout)
 
     def acquire(
         self,
@@ -136,19 +134,12 @@ class RateLimiter(Records, LimiterBase):
     ) -> None:
         """Set the limits for everything that has none; what is not named stays as it is."""
         await drive(
-            stored_limits.set_config(
-                self.scope,
-                SYSTEM_SLOT,
-                LimiterConfig(
-                    validate_limits(limits), describe.on_unavailable_action(on_unavailable)
-                ),
-                principal,
-            )
+            stored_limits.set_system_defaults(self.scope, limits, on_unavailable, principal)
         )
 
     async def get_system_defaults(self) -> tuple[list[Limit], OnUnavailable | None]:
         """The system's limits, and what it says of outages."""
-        return await drive(describe.system_defaults_enum(self.scope))
+        return await drive(stored_limits.system_defaults_enum(self.scope))
 
     async def get_usage_snapshots(
         self,
@@ -168,8 +159,8 @@ class RateLimiter(Records, LimiterBase):
                     entity_id,
                     resource,
                     window_type,
-                    describe.time_text("start_time", start_time),
-                    describe.time_text("end_time", end_time),
+                    usage.time_text("start_time", start_time),
+                    usage.time_text("end_time", end_time),
                 ),
                 limit,
                 next_key,
@@ -192,8 +183,8 @@ class RateLimiter(Records, LimiterBase):
                     entity_id,
                     resource,
                     window_type,
-                    describe.time_text("start_time", start_time),
-                    describe.time_text("end_time", end_time),
+                    usage.time_text("start_time", start_time),
+                    usage.time_text("end_time", end_time),
                 ),
             )
         )

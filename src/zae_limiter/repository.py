@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
-from . import builder as building
+from .builder import BuilderSteps
 from .core.hierarchy import SYSTEM_SLOT
-from .core.limit import BucketState, Limit, validate_limits
-from .core.models import LimiterConfig, OnUnavailableAction, UsageSnapshot, UsageSummary
-from .facade import RepositoryBase, Writing, close_store, open_options, open_scope
-from .flows.admin import capacity, deployment, describe, namespaces, usage
+from .core.limit import BucketState, Limit
+from .core.models import OnUnavailableAction, UsageSnapshot, UsageSummary
+from .flows.admin import capacity, deployment, namespaces, usage
 from .flows.admin import limits as stored_limits
 from .flows.admin.namespaces import register_all
-from .flows.scope import DEFAULT_TTL_MULTIPLIER, Scope
-from .ports.clock import Clock
+from .flows.scope import Scope
+from .opening import (
+    DEFAULT_NAMESPACE,
+    ConnectOptions,
+    OpenOptions,
+    check_opening,
+    close_store,
+    open_scope,
+)
 from .records import Records
+from .repository_base import RepositoryBase
 from .runtime.asyncio_driver import AsyncioIo, drive
 
 
@@ -35,92 +42,43 @@ class Repository(Records, RepositoryBase):
     async def open(
         cls,
         namespace: str | None = None,
-        *,
-        url: str | None = None,
-        stack: str | None = None,
-        region: str | None = None,
-        endpoint_url: str | None = None,
-        create: bool = False,
-        transport: str | None = None,
-        connect_timeout: float | None = None,
-        read_timeout: float | None = None,
-        config_cache_ttl: float = 60,
-        bucket_ttl_multiplier: int = DEFAULT_TTL_MULTIPLIER,
-        coalesce: bool = True,
-        linger_ms: float = 0,
-        refusal_cache_ttl: float = 1.0,
-        clock: Clock | None = None,
+        **options: Unpack[OpenOptions],
     ) -> Self:
         """Open the store of a URL (or `ZAEL_URL`), making it and the namespace if needed.
 
-        Without a URL it is the DynamoDB table of a stack (or `ZAEL_STACK`, or `zae-limiter`).
-        A missing table is made only with `create=True`, or where the endpoint is not AWS
-        itself. `transport` is "wire" or "botocore", for those who patch or trace botocore.
-        `connect_timeout` (2) and `read_timeout` (4) are how many seconds DynamoDB is waited for;
-        a URL can say so, too.
+        Without `url` the store is the DynamoDB table of `stack` (or `ZAEL_STACK`, or
+        `zae-limiter`) in `region`, or at `endpoint_url`. A missing table is made only with
+        `create=True`, or where the endpoint is not AWS itself. `transport` is "wire" or
+        "botocore", for programs that patch or trace botocore. `connect_timeout` (2) and
+        `read_timeout` (4) are the seconds that DynamoDB is waited for; a URL can say so, too.
 
-        With `coalesce`, writes of this process that meet at a bucket go together; `linger_ms`
-        makes a write wait for company. A refusal is remembered for `refusal_cache_ttl` seconds.
+        Configuration is cached for `config_cache_ttl` (60) seconds, and a refusal is remembered
+        for `refusal_cache_ttl` (1). With `coalesce` (True), writes of this process that meet at
+        a bucket go together; `linger_ms` (0) makes such a write wait for company. An unused
+        bucket may expire after `bucket_ttl_multiplier` (7) times the time that it takes to fill.
+        `clock` is for tests.
         """
-        options = open_options(
-            namespace,
-            url,
-            config_cache_ttl,
-            bucket_ttl_multiplier,
-            stack=stack,
-            region=region,
-            endpoint_url=endpoint_url,
-            create_table=create,
-            transport=transport,
-            connect_timeout=connect_timeout,
-            read_timeout=read_timeout,
-            writing=Writing(coalesce, linger_ms, refusal_cache_ttl),
-        )
-        io = AsyncioIo(clock, parallel_helps=not options.url.is_embedded)
-        scope, name = await drive(open_scope(options, io, blocking=False, create=True), _close)
+        opening = check_opening(namespace, options)
+        io = AsyncioIo(opening.clock, parallel_helps=not opening.store.is_embedded)
+        scope, name = await drive(open_scope(opening, io, blocking=False, create=True), _close)
         return cls(scope, name, owns_store=True)
 
     @classmethod
     async def connect(
         cls,
         namespace: str | None = None,
-        *,
-        url: str | None = None,
-        stack: str | None = None,
-        region: str | None = None,
-        endpoint_url: str | None = None,
-        transport: str | None = None,
-        connect_timeout: float | None = None,
-        read_timeout: float | None = None,
-        config_cache_ttl: float = 60,
-        bucket_ttl_multiplier: int = DEFAULT_TTL_MULTIPLIER,
-        coalesce: bool = True,
-        linger_ms: float = 0,
-        refusal_cache_ttl: float = 1.0,
-        clock: Clock | None = None,
+        **options: Unpack[ConnectOptions],
     ) -> Self:
-        """Open a store and namespace that exist; nothing is ever made."""
-        options = open_options(
-            namespace,
-            url,
-            config_cache_ttl,
-            bucket_ttl_multiplier,
-            stack=stack,
-            region=region,
-            endpoint_url=endpoint_url,
-            transport=transport,
-            connect_timeout=connect_timeout,
-            read_timeout=read_timeout,
-            writing=Writing(coalesce, linger_ms, refusal_cache_ttl),
-        )
-        io = AsyncioIo(clock, parallel_helps=not options.url.is_embedded)
-        scope, name = await drive(open_scope(options, io, blocking=False, create=False), _close)
+        """Open a store and namespace that exist; nothing is ever made. Options as for `open`."""
+        opening = check_opening(namespace, options, ConnectOptions)
+        io = AsyncioIo(opening.clock, parallel_helps=not opening.store.is_embedded)
+        scope, name = await drive(open_scope(opening, io, blocking=False, create=False), _close)
         return cls(scope, name, owns_store=True)
 
     @classmethod
-    def builder(cls) -> building.RepositoryBuilder:
+    def builder(cls) -> RepositoryBuilder:
         """Open a repository step by step; the namespace that is chosen must be registered."""
-        return building.RepositoryBuilder()
+        return RepositoryBuilder()
 
     async def __aenter__(self) -> Self:
         return self
@@ -154,8 +112,7 @@ class Repository(Records, RepositoryBase):
         record = await drive(namespaces.find(self.scope.store, name))
         scope = self._scope_of(record, multiplier)
         if on_unavailable is not None:
-            change = LimiterConfig(on_unavailable=describe.on_unavailable_action(on_unavailable))
-            await drive(stored_limits.set_config(scope, SYSTEM_SLOT, change))
+            await drive(stored_limits.set_on_unavailable(scope, on_unavailable))
         return type(self)(scope, record.name, owns_store=False)
 
     async def register_namespace(self, namespace: str) -> str:
@@ -170,12 +127,12 @@ class Repository(Records, RepositoryBase):
     async def get_namespace(self, namespace: str) -> dict[str, str] | None:
         """The active namespace of this name."""
         record = await drive(namespaces.look_up(self.scope.store, namespace))
-        return None if record is None else describe.namespace_dict(record)
+        return None if record is None else namespaces.namespace_dict(record)
 
     async def list_namespaces(self) -> list[dict[str, str]]:
         """All active namespaces."""
         found = await drive(self.scope.store.namespaces.active())
-        return [describe.listed_namespace_dict(record) for record in found]
+        return [namespaces.listed_namespace_dict(record) for record in found]
 
     async def delete_namespace(self, namespace: str) -> None:
         """Free the name; the data stays until it is purged or recovered."""
@@ -184,7 +141,7 @@ class Repository(Records, RepositoryBase):
     async def list_orphan_namespaces(self) -> list[dict[str, str]]:
         """Deleted namespaces whose data is still there."""
         found = await drive(self.scope.store.namespaces.orphans())
-        return [describe.orphan_dict(record) for record in found]
+        return [namespaces.orphan_dict(record) for record in found]
 
     async def recover_namespace(self, namespace_id: str) -> str:
         """Make a deleted namespace active again, and return its name."""
@@ -202,19 +159,12 @@ class Repository(Records, RepositoryBase):
     ) -> None:
         """Set the limits for everything that has none; what is not named stays as it is."""
         await drive(
-            stored_limits.set_config(
-                self.scope,
-                SYSTEM_SLOT,
-                LimiterConfig(
-                    validate_limits(limits), describe.on_unavailable_action(on_unavailable)
-                ),
-                principal,
-            )
+            stored_limits.set_system_defaults(self.scope, limits, on_unavailable, principal)
         )
 
     async def get_system_defaults(self) -> tuple[list[Limit], OnUnavailableAction | None]:
         """The system's limits, and what it says of outages."""
-        return await drive(describe.system_defaults(self.scope))
+        return await drive(stored_limits.system_defaults(self.scope))
 
     async def get_usage_snapshots(
         self,
@@ -255,20 +205,20 @@ class Repository(Records, RepositoryBase):
         """The system's limits; empty when there are none."""
         return await drive(stored_limits.get_limits(self.scope, SYSTEM_SLOT))
 
-    async def resolve_limits(self, entity_id: str, resource: str) -> describe.ResolvedLimits:
+    async def resolve_limits(self, entity_id: str, resource: str) -> stored_limits.ResolvedLimits:
         """The limits in force, what the system says of outages, and the level that decided."""
-        return await drive(describe.resolve_limits(self.scope, entity_id, resource))
+        return await drive(stored_limits.resolve_limits(self.scope, entity_id, resource))
 
     async def resolve_on_unavailable(self) -> OnUnavailableAction:
         """What happens while the store cannot answer: `allow` or `block`. Never raises."""
-        return await drive(describe.on_unavailable_or_block(self.scope))
+        return await drive(stored_limits.on_unavailable_or_block(self.scope))
 
     async def get_bucket(
         self, entity_id: str, resource: str, limit_name: str, shard_id: int = 0
     ) -> BucketState | None:
         """The stored state of one limit of one bucket or, where it is split, of one shard."""
         return await drive(
-            describe.get_bucket(self.scope, entity_id, resource, limit_name, shard_id)
+            capacity.get_bucket(self.scope, entity_id, resource, limit_name, shard_id)
         )
 
     async def get_buckets(
@@ -292,7 +242,7 @@ class Repository(Records, RepositoryBase):
 
     async def ping(self) -> bool:
         """Whether the store answers."""
-        return await drive(describe.can_ping(self.scope))
+        return await drive(deployment.can_ping(self.scope))
 
     async def create_table(self) -> None:
         """Make the table if there is none, as opening with `create=True` does. Namespaces have
@@ -323,3 +273,19 @@ class Repository(Records, RepositoryBase):
                 self.scope, schema_version, lambda_version, client_min_version, updated_by
             )
         )
+
+
+class RepositoryBuilder(BuilderSteps):
+    """Opens a `Repository`: `await Repository.builder().stack("s").region("r").build()`."""
+
+    async def build(self) -> Repository:
+        """Open the store, register `default`, and go to the namespace that was chosen."""
+        first = await Repository.open(DEFAULT_NAMESPACE, **self._choices.arguments)
+        try:
+            chosen = await first.namespace(
+                self._choices.namespace, on_unavailable=self._choices.on_unavailable
+            )
+        except BaseException:
+            await first.close()
+            raise
+        return Repository(chosen.scope, chosen.namespace_name, owns_store=True)

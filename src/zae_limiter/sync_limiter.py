@@ -7,16 +7,14 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
 
-from .core.hierarchy import SYSTEM_SLOT
-from .core.limit import Limit, validate_limits
+from .core.limit import Limit
 from .core.models import (
-    LimiterConfig,
     OnUnavailable,
     ResourceCapacity,
     UsageSnapshot,
     UsageSummary,
 )
-from .flows.admin import capacity, describe, usage
+from .flows.admin import capacity, deployment, usage
 from .flows.admin import limits as stored_limits
 from .lease import SyncAcquisition
 from .limiter_base import LimiterBase
@@ -56,7 +54,7 @@ class SyncRateLimiter(SyncRecords, LimiterBase):
 
     def is_available(self, timeout: float = 1.0) -> bool:
         """Whether the store answers. Never raises."""
-        return run(describe.can_ping(self.scope))
+        return run(deployment.can_ping(self.scope))
 
     def acquire(
         self,
@@ -127,20 +125,11 @@ class SyncRateLimiter(SyncRecords, LimiterBase):
         principal: str | None = None,
     ) -> None:
         """Set the limits for everything that has none; what is not named stays as it is."""
-        run(
-            stored_limits.set_config(
-                self.scope,
-                SYSTEM_SLOT,
-                LimiterConfig(
-                    validate_limits(limits), describe.on_unavailable_action(on_unavailable)
-                ),
-                principal,
-            )
-        )
+        run(stored_limits.set_system_defaults(self.scope, limits, on_unavailable, principal))
 
     def get_system_defaults(self) -> tuple[list[Limit], OnUnavailable | None]:
         """The system's limits, and what it says of outages."""
-        return run(describe.system_defaults_enum(self.scope))
+        return run(stored_limits.system_defaults_enum(self.scope))
 
     def get_usage_snapshots(
         self,
@@ -160,8 +149,8 @@ class SyncRateLimiter(SyncRecords, LimiterBase):
                     entity_id,
                     resource,
                     window_type,
-                    describe.time_text("start_time", start_time),
-                    describe.time_text("end_time", end_time),
+                    usage.time_text("start_time", start_time),
+                    usage.time_text("end_time", end_time),
                 ),
                 limit,
                 next_key,
@@ -184,8 +173,8 @@ class SyncRateLimiter(SyncRecords, LimiterBase):
                     entity_id,
                     resource,
                     window_type,
-                    describe.time_text("start_time", start_time),
-                    describe.time_text("end_time", end_time),
+                    usage.time_text("start_time", start_time),
+                    usage.time_text("end_time", end_time),
                 ),
             )
         )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 
 from zae_limiter.backends.urls import StoreUrl, dynamodb_url, parse_url
 from zae_limiter.core.exceptions import ValidationError
 from zae_limiter.core.validation import validate_stack_name
-from zae_limiter.facade import open_options
+from zae_limiter.opening import OpenOptions, check_opening
 
 LOCAL = "http://localhost:8000/path?a=b&c#d"
 
@@ -111,8 +113,7 @@ def test_arguments_come_before_the_environment(
 ) -> None:
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    options = {"url": None, **arguments}
-    assert open_options(None, options.pop("url"), **options).url.text == wanted  # type: ignore[arg-type]
+    assert check_opening(None, cast(OpenOptions, arguments)).store.text == wanted
 
 
 @pytest.mark.parametrize(
@@ -141,13 +142,12 @@ def test_what_contradicts_or_cannot_be_is_refused(
 ) -> None:
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    options = dict(arguments)
     with pytest.raises(ValidationError, match=reason) as raised:
-        open_options(None, options.pop("url"), **options)  # type: ignore[arg-type]
+        check_opening(None, cast(OpenOptions, arguments))
     assert raised.value.field == field
 
 
 def test_timeouts_that_are_given_come_before_those_of_the_url() -> None:
     url = "dynamodb:///my-stack?connect_timeout=1&read_timeout=2"
-    found = open_options(None, url, read_timeout=0.25).url
+    found = check_opening(None, {"url": url, "read_timeout": 0.25}).store
     assert (found.connect_timeout, found.read_timeout) == (1, 0.25)

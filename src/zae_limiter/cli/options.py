@@ -12,7 +12,7 @@ from ..core.exceptions import ValidationError
 from ..core.limit import Limit
 from ..core.validation import DEFAULT_RESOURCE
 from ..flows.admin.audit import MAX_PAGE
-from ..flows.opening import DEFAULT_NAMESPACE
+from ..opening import DEFAULT_NAMESPACE
 from .limit_syntax import FORM, parse_limit
 from .target import Target
 

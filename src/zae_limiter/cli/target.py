@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from ..backends.urls import open_store, parse_url
 from ..core.exceptions import ValidationError
 from ..core.validation import RESERVED_NAMESPACE
-from ..flows.opening import DEFAULT_NAMESPACE
 from ..flows.scope import Scope
+from ..opening import DEFAULT_NAMESPACE
 from ..runtime.blocking import BlockingIo, run
 from ..sync_repository import SyncRepository
 

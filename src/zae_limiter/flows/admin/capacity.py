@@ -150,3 +150,12 @@ def _entity_capacities(
 
 def _utilization_pct(capacity: int, free: int) -> float:
     return (capacity - free) / capacity * 100 if capacity else 0.0
+
+
+async def get_bucket(
+    scope: Scope, entity_id: str, resource: str, limit_name: str, shard_id: int
+) -> BucketState | None:
+    """The stored state of one limit of one shard of a bucket."""
+    validate_limit_name(limit_name, "limit_name")
+    states = await get_buckets(scope, entity_id, resource, shard_id)
+    return next((state for state in states if state.limit_name == limit_name), None)

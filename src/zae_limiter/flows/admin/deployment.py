@@ -69,3 +69,12 @@ async def set_version_record(
             schema_version, lambda_version, client_min_version or "0.0.0", updated_by=updated_by
         )
     )
+
+
+async def can_ping(scope: Scope) -> bool:
+    """Whether the store answers."""
+    try:
+        await scope.store.ping()
+    except Exception:
+        return False
+    return True

@@ -6,10 +6,16 @@ from collections.abc import Sequence
 from typing import get_args
 
 from ...core.audit import SYSTEM_AUDIT_ID, AuditAction, resource_audit_id
-from ...core.exceptions import ValidationError
+from ...core.exceptions import StorageUnavailable, ValidationError
 from ...core.hierarchy import SYSTEM_SLOT, ConfigSlot
 from ...core.limit import Limit, validate_limits
-from ...core.models import ConfigLevel, LimiterConfig, OnUnavailableAction
+from ...core.models import (
+    ConfigLevel,
+    ConfigSource,
+    LimiterConfig,
+    OnUnavailable,
+    OnUnavailableAction,
+)
 from ...core.validation import (
     DEFAULT_RESOURCE,
     validate_config_resource,
@@ -17,6 +23,7 @@ from ...core.validation import (
     validate_resource,
     validate_text,
 )
+from ..config.resolve import resolve, resolve_on_unavailable
 from ..scope import Scope
 from .audit import check_page_size, new_event
 
@@ -147,3 +154,58 @@ async def list_entities_with_custom_limits(
     return await scope.store.configs.entities_with_limits(
         scope.namespace_id, resource, limit, cursor
     )
+
+
+ResolvedLimits = tuple[list[Limit] | None, OnUnavailableAction | None, ConfigSource | None]
+
+
+async def resolve_limits(scope: Scope, entity_id: str, resource: str) -> ResolvedLimits:
+    """The limits in force, what the system says of outages, and the level that decided."""
+    validate_identifier(entity_id)
+    validate_config_resource(resource)
+    found = await resolve(scope, entity_id, resource)
+    limits = None if found.limits is None else list(found.limits.limits)
+    return limits, found.on_unavailable, found.source
+
+
+async def on_unavailable_or_block(scope: Scope) -> OnUnavailableAction:
+    """What the system record says, or last said while it cannot be read; else block."""
+    try:
+        return await resolve_on_unavailable(scope) or "block"
+    except StorageUnavailable:
+        return scope.local.config_cache.last_on_unavailable or "block"
+
+
+async def system_defaults(scope: Scope) -> tuple[list[Limit], OnUnavailableAction | None]:
+    """The system's limits, and what it says of outages."""
+    config = await get_config(scope, SYSTEM_SLOT)
+    return (list(config.limits or ()), config.on_unavailable) if config else ([], None)
+
+
+async def system_defaults_enum(scope: Scope) -> tuple[list[Limit], OnUnavailable | None]:
+    """The system's limits, and the mode for outages as the enum."""
+    limits, action = await system_defaults(scope)
+    return limits, None if action is None else OnUnavailable(action)
+
+
+async def set_system_defaults(
+    scope: Scope,
+    limits: Sequence[Limit],
+    on_unavailable: OnUnavailable | OnUnavailableAction | None,
+    principal: str | None,
+) -> None:
+    """Set the system's limits and, if it is given, the mode for outages."""
+    change = LimiterConfig(validate_limits(limits), _action(on_unavailable))
+    await set_config(scope, SYSTEM_SLOT, change, principal)
+
+
+async def set_on_unavailable(scope: Scope, mode: OnUnavailable | OnUnavailableAction) -> None:
+    """Set the system's mode for outages."""
+    await set_config(scope, SYSTEM_SLOT, LimiterConfig(on_unavailable=_action(mode)))
+
+
+def _action(
+    mode: OnUnavailable | OnUnavailableAction | None,
+) -> OnUnavailableAction | None:
+    """The stored form of a mode; bad values are refused when they are set."""
+    return mode.value if isinstance(mode, OnUnavailable) else mode

@@ -76,3 +76,29 @@ async def purge(store: RepositoryProtocol, namespace_id: str) -> int:
 def _state_error(record: NamespaceRecord, problem: str, state: str) -> NamespaceStateError:
     message = f"Namespace '{record.name}' ({record.namespace_id}) {problem}"
     return NamespaceStateError(message, namespace_name=record.name, state=state)
+
+
+def namespace_dict(record: NamespaceRecord) -> dict[str, str]:
+    """A namespace as users see it."""
+    return {
+        "name": record.name,
+        "namespace_id": record.namespace_id,
+        "status": record.status,
+        "created_at": record.created_at,
+    }
+
+
+def listed_namespace_dict(record: NamespaceRecord) -> dict[str, str]:
+    """An active namespace in a list."""
+    shown = namespace_dict(record)
+    del shown["status"]
+    return shown
+
+
+def orphan_dict(record: NamespaceRecord) -> dict[str, str]:
+    """A deleted namespace as users see it."""
+    return {
+        "namespace_id": record.namespace_id,
+        "namespace": record.name,
+        "deleted_at": record.deleted_at or "",
+    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 from ...core.exceptions import ValidationError
@@ -84,3 +85,12 @@ async def get_usage_summary(scope: Scope, query: UsageQuery) -> UsageSummary:
         if cursor is None:
             break
     return summarize(found)
+
+
+def time_text(field: str, moment: datetime | None) -> str | None:
+    """A moment as text; a naive one is UTC."""
+    if moment is None:
+        return None
+    if not isinstance(moment, datetime):
+        raise ValidationError(field, moment, "must be a datetime")
+    return iso(moment if moment.tzinfo else moment.replace(tzinfo=UTC))

@@ -1,0 +1,197 @@
+"""Opening a repository: every option, its default and its check."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypedDict
+
+from .backends.urls import StoreUrl, dynamodb_url, open_store, parse_url
+from .core.exceptions import ValidationError
+from .core.validation import validate_namespace
+from .flows.acquire.refusal_cache import DEFAULT_REFUSAL_TTL_SECONDS, RefusalCache
+from .flows.admin import namespaces
+from .flows.config.cache import ConfigCache
+from .flows.scope import (
+    DEFAULT_TTL_MULTIPLIER,
+    MAX_IMAGES,
+    BucketImages,
+    LocalState,
+    Scope,
+    Settings,
+)
+from .local.bounded import Bounded
+from .ports.clock import Clock
+from .ports.io import Io
+from .ports.repository_protocol import NamespaceRecord, RepositoryProtocol
+
+DEFAULT_NAMESPACE = "default"
+DEFAULT_STACK = "zae-limiter"
+
+
+class ConnectOptions(TypedDict, total=False):
+    """How `connect` finds the store, and how the repository behaves."""
+
+    url: str | None
+    stack: str | None
+    region: str | None
+    endpoint_url: str | None
+    transport: str | None
+    connect_timeout: float | None
+    read_timeout: float | None
+    config_cache_ttl: float
+    bucket_ttl_multiplier: int
+    coalesce: bool
+    linger_ms: float
+    refusal_cache_ttl: float
+    clock: Clock | None
+
+
+class OpenOptions(ConnectOptions, total=False):
+    """How `open` finds the store, whether it makes a table, and how the repository behaves."""
+
+    create: bool
+
+
+DEFAULT_OPTIONS: OpenOptions = {
+    "url": None,
+    "stack": None,
+    "region": None,
+    "endpoint_url": None,
+    "create": False,
+    "transport": None,
+    "connect_timeout": None,
+    "read_timeout": None,
+    "config_cache_ttl": 60,
+    "bucket_ttl_multiplier": DEFAULT_TTL_MULTIPLIER,
+    "coalesce": True,
+    "linger_ms": 0,
+    "refusal_cache_ttl": DEFAULT_REFUSAL_TTL_SECONDS,
+    "clock": None,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A store and namespace to open, checked before any I/O."""
+
+    store: StoreUrl
+    namespace: str
+    options: OpenOptions
+
+    @property
+    def clock(self) -> Clock | None:
+        """The clock to go by; None is the system's."""
+        return self.options["clock"]
+
+
+def check_opening(
+    namespace: str | None, given: ConnectOptions, known: type[ConnectOptions] = OpenOptions
+) -> Opening:
+    """Check the options that were given, and fill in the others, from the environment too."""
+    unknown = given.keys() - known.__annotations__.keys()
+    if unknown:
+        raise TypeError(f"got an unexpected keyword argument {min(unknown)!r}")
+    options: OpenOptions = {**DEFAULT_OPTIONS, **given}
+    _check_number("config_cache_ttl", options["config_cache_ttl"], 86_400)
+    check_multiplier(options["bucket_ttl_multiplier"])
+    if not isinstance(options["coalesce"], bool):
+        raise ValidationError("coalesce", options["coalesce"], "must be true or false")
+    _check_number("linger_ms", options["linger_ms"], 1000)
+    _check_number("refusal_cache_ttl", options["refusal_cache_ttl"], 60)
+    store = _choose_store(options, os.environ)
+    chosen = namespace or os.environ.get("ZAEL_NAMESPACE") or DEFAULT_NAMESPACE
+    return Opening(store, validate_namespace(chosen), options)
+
+
+def _check_number(field: str, value: object, maximum: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= maximum:
+        raise ValidationError(field, value, f"must be a number from 0 to {maximum}")
+
+
+def check_multiplier(value: object) -> None:
+    """Refuse a `bucket_ttl_multiplier` that is no integer."""
+    if type(value) is not int:
+        raise ValidationError("bucket_ttl_multiplier", value, "must be an integer")
+
+
+def _choose_store(options: OpenOptions, environment: Mapping[str, str]) -> StoreUrl:
+    """The store of the URL, else of `ZAEL_URL`, else the table of a stack."""
+    url, stack = options["url"], options["stack"]
+    region, endpoint_url = options["region"], options["endpoint_url"]
+    chosen = url or (None if stack else environment.get("ZAEL_URL"))
+    if chosen:
+        for field, value in (("stack", stack), ("region", region), ("endpoint_url", endpoint_url)):
+            if value:
+                origin = "url=" if url else "ZAEL_URL"
+                raise ValidationError(field, value, f"the store is named by {origin} already")
+    else:
+        stack = stack or environment.get("ZAEL_STACK") or DEFAULT_STACK
+        chosen = dynamodb_url(stack, region, endpoint_url)
+    return parse_url(chosen).with_timeouts(options["connect_timeout"], options["read_timeout"])
+
+
+async def open_scope(
+    opening: Opening, io: Io, *, blocking: bool, create: bool
+) -> tuple[Scope, str]:
+    """The scope that was asked for, made if that is wanted, and the name of its namespace."""
+    store: RepositoryProtocol | None = None
+    try:
+        store = await open_store(
+            opening.store,
+            io,
+            create=create,
+            blocking=blocking,
+            create_table=opening.options["create"],
+            transport=opening.options["transport"],
+        )
+        record = await _namespace(opening, store, io, create=create)
+    except BaseException:
+        await (io.close() if store is None else close_store(store, io))
+        raise
+    return _first_scope(opening, store, io, record), record.name
+
+
+async def _namespace(
+    opening: Opening, store: RepositoryProtocol, io: Io, *, create: bool
+) -> NamespaceRecord:
+    if create:
+        return await namespaces.register(store, io, opening.namespace)
+    return await namespaces.find(store, opening.namespace)
+
+
+async def close_store(store: RepositoryProtocol, io: Io) -> None:
+    """Let go of the store and of the driver's threads."""
+    await store.close()
+    await io.close()
+
+
+def _first_scope(
+    opening: Opening, store: RepositoryProtocol, io: Io, record: NamespaceRecord
+) -> Scope:
+    options, url = opening.options, opening.store
+    return Scope(
+        store,
+        io,
+        record.namespace_id,
+        Settings(
+            options["coalesce"],
+            options["linger_ms"] / 1000,
+            options["bucket_ttl_multiplier"],
+            url.name,
+            url.region,
+            url.endpoint_url,
+        ),
+        LocalState(
+            ConfigCache(options["config_cache_ttl"]),
+            images=_images(store),
+            refusals=RefusalCache(options["refusal_cache_ttl"]),
+        ),
+    )
+
+
+def _images(store: RepositoryProtocol) -> BucketImages:
+    from .backends.memory import MemoryStore
+
+    return store.images if isinstance(store, MemoryStore) else Bounded(MAX_IMAGES)

@@ -1,0 +1,80 @@
+"""The common part of the asynchronous and the blocking repository."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from .core.models import BackendCapabilities, CacheStats
+from .flows.config.cache import ConfigCache
+from .flows.scope import Scope
+from .local.single_flight import Readings
+from .opening import check_multiplier
+from .ports.repository_protocol import NamespaceRecord
+
+
+class RepositoryBase:
+    """A namespace of a store, and what this process knows of it."""
+
+    def __init__(self, scope: Scope, namespace_name: str, *, owns_store: bool) -> None:
+        self.scope = scope
+        self._namespace_name = namespace_name
+        self._owns_store = owns_store
+
+    @property
+    def namespace_name(self) -> str:
+        """The name of the namespace."""
+        return self._namespace_name
+
+    @property
+    def namespace_id(self) -> str:
+        """The opaque id that its data is stored under."""
+        return self.scope.namespace_id
+
+    @property
+    def stack_name(self) -> str:
+        """What the store is called: its stack, or its URL where it has none."""
+        return self.scope.settings.stack_name
+
+    @property
+    def table_name(self) -> str:
+        """The table has the name of its stack."""
+        return self.scope.settings.stack_name
+
+    @property
+    def region(self) -> str | None:
+        """The region that was asked for."""
+        return self.scope.settings.region
+
+    @property
+    def endpoint_url(self) -> str | None:
+        """The endpoint that was asked for."""
+        return self.scope.settings.endpoint_url
+
+    @property
+    def capabilities(self) -> BackendCapabilities:
+        """What the store can do."""
+        return self.scope.store.capabilities
+
+    def get_cache_stats(self) -> CacheStats:
+        """How the configuration cache has been doing."""
+        local = self.scope.local
+        return replace(local.config_cache.stats(), local_rejections=local.refusals.recalled)
+
+    def _multiplier(self, chosen: int | None) -> int:
+        """The multiplier that was chosen, else this repository's own."""
+        multiplier = self.scope.settings.bucket_ttl_multiplier if chosen is None else chosen
+        check_multiplier(multiplier)
+        return multiplier
+
+    def _scope_of(self, record: NamespaceRecord, bucket_ttl_multiplier: int) -> Scope:
+        """A scope for another namespace of the store. What is keyed by bucket addresses is shared,
+        since an address names its namespace. The configuration cache is new, and so are the
+        readings that fill it: a reading counts for one cache's generation only."""
+        scope = self.scope
+        cache = ConfigCache(scope.local.config_cache.ttl_seconds)
+        return replace(
+            scope,
+            namespace_id=record.namespace_id,
+            settings=replace(scope.settings, bucket_ttl_multiplier=bucket_ttl_multiplier),
+            local=replace(scope.local, config_cache=cache, config_reads=Readings()),
+        )
