@@ -40,7 +40,7 @@ class BucketImages(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How a repository was opened.
+    """The settings with which a repository was opened.
 
     `coalesces`: writes of this process that meet at a bucket item go together.
     `linger_s`: how long a batch waits for followers that may still come.
@@ -94,7 +94,7 @@ class LocalState:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """One namespace of a store, the driver's `Io`, and the state of this process."""
+    """A namespace of a store, the driver's `Io`, and the state of this process."""
 
     store: RepositoryProtocol
     io: Io

@@ -24,7 +24,7 @@ _OTHER_SHARDS = 2
 
 
 class Charged(NamedTuple):
-    """What all levels took, and the limits under which the entity's own bucket was charged."""
+    """The ledger of all levels, and the limits under which the entity's own bucket was charged."""
 
     ledger: Ledger
     limits: LimitSet

@@ -1,4 +1,4 @@
-"""The charge of one bucket: what a request asks of it, how far that has come, and the outcome."""
+"""The charge of one bucket: the amounts that a request asks, the progress, and the outcome."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ class LimitsFrom(Enum):
 
 
 class Charge(NamedTuple):
-    """What a request asks of one bucket: the entity's own (`is_leaf`) or an ancestor's.
+    """The amounts that a request asks of one bucket: the entity's own (`is_leaf`), or an
+    ancestor's.
 
     `wanted_milli` is all that the request asks, `intent.takes_milli` the part that this bucket
     limits. `is_joint`: the sum of several charges, which may differ in what they want of other
@@ -63,7 +64,7 @@ class Charge(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Progress:
-    """How far one charge has come.
+    """The progress of one charge.
 
     `charge` is replaced as a whole when stale limits are. `address`: the item in use now.
     `as_of_ms`: when the request came, or joined a batch. It is judged as of then: tokens gained
@@ -190,7 +191,7 @@ def require_known(wanted_milli: Mapping[str, int], limits: LimitSet, field_name:
 
 
 def status_of(outcome: Taken | Shortage) -> list[LimitStatus]:
-    """How each limit of a bucket stood towards the request."""
+    """The status of each limit of a bucket towards the request."""
     progress = outcome.progress
     shards = outcome.shards if isinstance(outcome, Shortage) else _before(progress)
     charge = progress.charge

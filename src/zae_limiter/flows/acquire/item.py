@@ -1,4 +1,4 @@
-"""One bucket item: plan a write from what is known of it, send it, and follow the answer."""
+"""Writing to one bucket item: plan from its last image, send, and follow the answer."""
 
 from __future__ import annotations
 

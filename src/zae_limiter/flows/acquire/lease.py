@@ -39,7 +39,7 @@ class LeaseState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LeaseTerms:
-    """How long a lease is waited for, and what happens while the store cannot answer."""
+    """The conditions of a lease: how long to wait, and what to do while the store is down."""
 
     timeout: float | None = None
     on_unavailable: OnUnavailable | None = None

@@ -25,7 +25,7 @@ class AcquireRefused(Exception):
 
 
 def foresee(scope: Scope, levels: Sequence[Progress]) -> list[Shortage]:
-    """How each level stands towards a request, if one is known to be short and none of the
+    """Tell how each level stands towards a request, if one is known to be short and none of the
     others is unknown. Otherwise an empty list."""
     refusals = scope.local.refusals
     if refusals.is_empty:
@@ -52,7 +52,7 @@ def _known_short(scope: Scope, level: Progress, now_ms: int) -> Shortage | None:
 
 
 def _last_seen(scope: Scope, level: Progress, now_ms: int) -> Shortage | None:
-    """How a level stands that had enough when it was last seen here."""
+    """The standing of a level that had enough when it was last seen here."""
     home = level.charge.home
     shards = []
     for number in range(scope.local.shard_count(home)):

@@ -18,7 +18,7 @@ from .charge import Charge, LimitsFrom, intent_for, require_known
 
 
 class Request(NamedTuple):
-    """What a caller wants to take. Everything in it has been checked.
+    """The wish of a caller to take tokens. Everything in it has been checked.
 
     `override`: the caller's own limits. `default`: the limiter's, where none are stored.
     `field`: what the caller calls the amounts. `speculative`: a write may come before a read.
@@ -54,7 +54,7 @@ def make_request(
 
 
 async def plan_charges(scope: Scope, request: Request, acquires: int = 1) -> list[Charge]:
-    """One charge for each level, the entity's own first."""
+    """Make one charge for each level, the entity's own first."""
     planned: list[Charge] = []
     visited: list[str] = []
     entity_id = request.entity_id

@@ -19,8 +19,8 @@ from .wait_queue import Place
 
 @dataclass(frozen=True, slots=True)
 class _Blocked:
-    """The bucket that has to be waited for, and how long by its own account; and how many
-    notifications there had been when that was found out."""
+    """The bucket that an attempt was short of, how long its refill takes, and the count of
+    notifications at the time of the attempt."""
 
     address: BucketAddress
     wait_ms: float
@@ -40,8 +40,8 @@ class _Waiter:
 async def charge_in_time(scope: Scope, request: Request, timeout_s: float) -> Charged:
     """Charge every level, waiting at most this long for tokens.
 
-    What can never fit, or cannot fit in time, is refused at once. Whoever waits for a bucket
-    is served before those of this process who ask to wait for it later.
+    A request that can never fit, or cannot fit in time, is refused at once. Requests of this
+    process that wait for the same bucket are served in the order in which they came.
     """
     deadline_ms = scope.io.now_ms() + round(timeout_s * 1000)
     waiter = _Waiter(scope, request, deadline_ms)
@@ -85,7 +85,7 @@ async def _queue(waiter: _Waiter, blocked: _Blocked) -> Charged | _Blocked:
 
 async def _wait_for_turn(waiter: _Waiter, place: Place) -> None:
     while True:
-        # A new signal before each look: one that is set after the look is not missed.
+        # A new signal before each look: a notification right after the look is not missed.
         place.signal = waiter.scope.io.signal()
         if waiter.scope.local.wait_queues.is_first(place):
             return
@@ -96,11 +96,11 @@ async def _wait_for_turn(waiter: _Waiter, place: Place) -> None:
 
 
 async def _serve(waiter: _Waiter, place: Place, wait_ms: float) -> Charged | _Blocked:
-    """First in the queue: wait for the refill, or for a notification, and try."""
+    """Wait, as the first in the queue, for the refill or for a notification, and try."""
     while True:
         if wait_ms:
             await place.signal.wait(min(wait_ms, waiter.left_ms()) / 1000)
-        # A new signal before each attempt: what changes while it is made is not missed.
+        # A new signal before each attempt: a change during the attempt is not missed.
         place.signal = waiter.scope.io.signal()
         place.is_trying = True
         outcome = await _look(waiter) or await _attempt(waiter)
@@ -111,8 +111,8 @@ async def _serve(waiter: _Waiter, place: Place, wait_ms: float) -> Charged | _Bl
 
 
 async def _look(waiter: _Waiter) -> _Blocked | None:
-    """What would block an attempt at several levels, found out without charging any of them:
-    what is given back wakes others, whose attempts would wake this one in turn."""
+    """Find out which level would block an attempt, without charging any of them: tokens that
+    are given back wake other waiters, whose attempts would wake this one in turn."""
     notifications = waiter.scope.local.wait_queues.notifications
     planned = await plan_charges(waiter.scope, waiter.request)
     if len(planned) == 1:
@@ -123,19 +123,19 @@ async def _look(waiter: _Waiter) -> _Blocked | None:
 
 
 async def _refuse_if_hopeless(waiter: _Waiter, place: Place) -> None:
-    """Refuse when the bucket cannot serve those ahead and this request in time, or another
+    """Refuse when the bucket cannot serve the waiters ahead and this request in time, or another
     level cannot serve this request."""
     for charge in await plan_charges(waiter.scope, waiter.request):
         await _wait_ms(waiter, charge, place)
 
 
 async def _wait_ms(waiter: _Waiter, charge: Charge, place: Place | None = None) -> float:
-    """How long one level makes this request wait, after those ahead if it is where the place
-    is; too long is refused."""
+    """Compute how long one level makes this request wait, after the waiters ahead if they queue
+    at this level; a wait beyond the deadline is refused."""
     found = await read_all(waiter.scope, charge.home)
     shards = current_items(charge, list(found.values()), waiter.scope.io.now_ms())
     if place is not None and place.address == charge.home:
-        # Asked for after the items were read, so that nobody counts who was served before.
+        # Summed up after the items were read: a waiter that was served before does not count.
         shards = _without(shards, waiter.scope.local.wait_queues.ahead_milli(place))
     takes_milli = charge.intent.takes_milli
     wait_ms = judge_shards(shards, takes_milli).wait_ms
@@ -146,7 +146,7 @@ async def _wait_ms(waiter: _Waiter, charge: Charge, place: Place | None = None) 
 
 
 def _without(shards: list[Bucket], ahead_milli: Mapping[str, int]) -> list[Bucket]:
-    """What those ahead will take is missing somewhere; it does not matter at which item."""
+    """Take away what the waiters ahead will take; it does not matter from which item."""
     first, *rest = shards
     known_milli = {n: amount for n, amount in ahead_milli.items() if n in first.cells}
     return [take(first, known_milli, 0), *rest]

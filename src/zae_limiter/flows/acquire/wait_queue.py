@@ -1,4 +1,4 @@
-"""Who waits for a bucket in this process, in the order in which they came."""
+"""Wait queues: the requests of this process that wait for a bucket, in the order they came."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _REMEMBERED_NOTIFICATIONS = 64
 
 @dataclass(slots=True, eq=False)
 class Place:
-    """One waiter's place in the queue of a bucket. While it is trying to be served, nobody
+    """A waiter's place in the queue of a bucket. While the waiter is trying to be served, nobody
     can tell whether the bucket has been charged for it already."""
 
     address: BucketAddress
@@ -28,7 +28,7 @@ class Place:
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class WaitQueues:
-    """A queue for each bucket that someone waits for. There are as many as waiters at most."""
+    """A queue for each bucket that a request waits for: as many queues as waiters at most."""
 
     notifications: int = 0
     _queues: dict[BucketAddress, list[Place]] = field(default_factory=dict)
@@ -41,32 +41,32 @@ class WaitQueues:
         forget_in_child(self)
 
     def forget(self) -> None:
-        """Forget who waits."""
+        """Forget all waiters."""
         self._queues = {}
 
     def busy(self, addresses: Iterable[BucketAddress]) -> BucketAddress | None:
-        """The first of these buckets that someone waits for."""
+        """The first of these buckets that a request waits for."""
         if not self._queues:
             return None
         with self._lock:
             return next((address for address in addresses if address in self._queues), None)
 
     def notified_since(self, address: BucketAddress, notifications: int) -> bool:
-        """Whether the bucket may have changed since there were only so many notifications. Who is
-        about to join a queue was not in it to be told."""
+        """True when the bucket may have changed since this count of notifications. A waiter that
+        is about to join a queue was not in it to be notified."""
         with self._lock:
             later = self.notifications - notifications
             return later > len(self._notified) or address in islice(reversed(self._notified), later)
 
     def join(self, place: Place) -> bool:
-        """Take a place at the end. True when others are ahead."""
+        """Take a place at the end. True when other waiters are ahead."""
         with self._lock:
             queue = self._queues.setdefault(place.address, [])
             queue.append(place)
             return len(queue) > 1
 
     def ahead_milli(self, place: Place) -> dict[str, int]:
-        """What those ahead are sure to take still, in total."""
+        """The total that the waiters ahead are still sure to take."""
         total_milli: dict[str, int] = {}
         with self._lock:
             queue = self._queues[place.address]
@@ -82,7 +82,7 @@ class WaitQueues:
             return self._queues[place.address][0] is place
 
     def leave(self, place: Place) -> None:
-        """Give the place up and wake whoever is first now."""
+        """Give the place up and wake the waiter that is first now."""
         with self._lock:
             queue = self._queues[place.address]
             queue.remove(place)

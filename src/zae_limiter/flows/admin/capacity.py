@@ -34,7 +34,7 @@ async def _views(scope: Scope, request: Request) -> list[tuple[Charge, list[Buck
 
 
 async def available(scope: Scope, request: Request) -> dict[str, int]:
-    """How much of each limit of the entity could be taken now, at every level it cascades to."""
+    """Tell how much of each limit of the entity could be taken now, ancestors included."""
     views = await _views(scope, request)
     return {
         name: min(_held(shards, name) for charge, shards in views if name in charge.limits.by_name)
@@ -95,7 +95,7 @@ async def get_resource_buckets(
 async def get_resource_capacity(
     scope: Scope, resource: str, limit_name: str, parents_only: bool
 ) -> ResourceCapacity:
-    """One limit of a resource over all entities that have a bucket."""
+    """Sum up one limit of a resource over all entities that have a bucket."""
     validate_resource(resource)
     validate_limit_name(limit_name, "limit_name")
     found = await scope.store.buckets.of_resource(scope.namespace_id, resource)

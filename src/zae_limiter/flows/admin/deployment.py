@@ -72,7 +72,7 @@ async def set_version_record(
 
 
 async def can_ping(scope: Scope) -> bool:
-    """Whether the store answers."""
+    """True when the store answers."""
     try:
         await scope.store.ping()
     except Exception:

@@ -74,7 +74,7 @@ def _audit_id(slot: ConfigSlot) -> str:
 
 
 async def get_config(scope: Scope, slot: ConfigSlot) -> LimiterConfig | None:
-    """What is stored there, read from the store; None when nothing is."""
+    """Read the configuration stored at a slot; None when there is none."""
     page = await scope.store.configs.read(scope.namespace_id, [slot])
     return page.configs.get(slot)
 
@@ -145,7 +145,7 @@ def _forget(scope: Scope, slot: ConfigSlot) -> None:
 async def list_entities_with_custom_limits(
     scope: Scope, resource: str, limit: int | None, cursor: str | None
 ) -> tuple[list[str], str | None]:
-    """One page of entities that have limits of their own for a resource."""
+    """List one page of entities that have limits of their own for a resource."""
     validate_config_resource(resource)
     if limit is not None:
         check_page_size(limit)
@@ -169,7 +169,7 @@ async def resolve_limits(scope: Scope, entity_id: str, resource: str) -> Resolve
 
 
 async def on_unavailable_or_block(scope: Scope) -> OnUnavailableAction:
-    """What the system record says, or last said while it cannot be read; else block."""
+    """The mode of the system record, or its last known mode while it cannot be read; else block."""
     try:
         return await resolve_on_unavailable(scope) or "block"
     except StorageUnavailable:

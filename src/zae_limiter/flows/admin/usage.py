@@ -61,7 +61,7 @@ def _time(field: str, value: str | None) -> str | None:
 async def get_usage_snapshots(
     scope: Scope, query: UsageQuery, limit: int, next_key: dict[str, Any] | None
 ) -> tuple[list[UsageSnapshot], dict[str, Any] | None]:
-    """One page, newest first."""
+    """Read one page of snapshots, newest first."""
     check_page_size(limit)
     cursor = None if next_key is None else _cursor(next_key)
     found, following = await scope.store.usage.read(scope.namespace_id, query, limit, cursor)

@@ -82,7 +82,7 @@ async def _submit(scope: Scope, address: BucketAddress, load: _Load) -> Any:
 
 
 def _carry_out(scope: Scope, address: BucketAddress, load: _Load) -> Coroutine[Any, Any, Any]:
-    """One load by itself."""
+    """Carry out one load by itself."""
     if isinstance(load, Progress):
         return take_from_item(scope, load)
     if isinstance(load, Correction):

@@ -1,4 +1,4 @@
-"""Buckets that are spread over several items, because one was written too often.
+"""The items of a bucket that was split into shards, because one item was written too often.
 
 The items of a bucket are a partition of it: each holds the part that its own shard count
 says. A shard is made by splitting the one it comes from, in one step, so that no token is
@@ -22,8 +22,8 @@ Items = Mapping[BucketAddress, Bucket]
 
 
 def draw(scope: Scope, home: BucketAddress) -> BucketAddress:
-    """The item that this process keeps to, of those that the bucket is known to have. So its own
-    writes meet, and those of others seldom."""
+    """The item that this process keeps to, among those that the bucket is known to have. So the
+    writes of one process meet, and those of several processes seldom do."""
     count = scope.local.shard_count(home)
     if count == 1:
         return home
@@ -40,7 +40,7 @@ def prefer(scope: Scope, address: BucketAddress) -> None:
 
 
 def others(scope: Scope, address: BucketAddress, how_many: int) -> list[BucketAddress]:
-    """Some other items of the bucket, beginning anywhere."""
+    """Some other items of the bucket, beginning at a random one."""
     count = scope.local.shard_count(address)
     start = scope.io.entropy() % count
     shards = [(start + step) % count for step in range(count)]
@@ -48,13 +48,13 @@ def others(scope: Scope, address: BucketAddress, how_many: int) -> list[BucketAd
 
 
 async def read_all(scope: Scope, home: BucketAddress) -> dict[BucketAddress, Bucket]:
-    """Every item of the bucket, as they are together: a split while they are being read
-    would show tokens twice or not at all."""
+    """Read every item of the bucket, consistently: a split between two reads would show tokens
+    twice or not at all."""
     counts: dict[int, int] = {}
     for _ in range(MAX_SHARDS):
         before, found = counts, await _read_known(scope, home)
         counts = _counts(found)
-        # What is the same twice is no split under way: an item has been deleted.
+        # Counts that are the same twice mean no split under way: an item has been deleted.
         if not found or is_whole(counts.values()) or counts == before:
             break
     return found
@@ -79,8 +79,8 @@ async def _read_known(scope: Scope, home: BucketAddress) -> dict[BucketAddress, 
 
 
 async def read_whole(scope: Scope, home: BucketAddress) -> dict[BucketAddress, Bucket]:
-    """Every item of the bucket, those included that were deleted though others stayed: they
-    come back. Nothing when there is nothing of the bucket at all."""
+    """Read every item of the bucket, and make those anew that were deleted though others stayed.
+    An empty mapping when nothing is left of the bucket."""
     found = await read_all(scope, home)
     for shard in range(scope.local.shard_count(home)):
         if found and owner(shard, _counts(found)) is None:
@@ -90,7 +90,7 @@ async def read_whole(scope: Scope, home: BucketAddress) -> dict[BucketAddress, B
 
 
 async def split_shard(scope: Scope, address: BucketAddress, bucket: Bucket) -> bool:
-    """Split an item in two. False when somebody was faster."""
+    """Split an item in two. False when another client was faster."""
     lower, upper = split(bucket)
     io = scope.io
     writes: list[Addressed] = [
@@ -102,7 +102,7 @@ async def split_shard(scope: Scope, address: BucketAddress, bucket: Bucket) -> b
     except StorageUnavailable as error:
         if error.ambiguous or not error.retryable:
             raise
-        # Others wrote to one of the items at the very same time: that is no outage yet.
+        # Other clients wrote to one of the items at the very same time: that is no outage yet.
         return False
     return all(isinstance(outcome, Granted) for outcome in outcomes)
 
@@ -127,7 +127,7 @@ async def make_shard(scope: Scope, address: BucketAddress) -> tuple[BucketAddres
 
 
 async def _fill_hole(scope: Scope, address: BucketAddress, found: Items) -> None:
-    """An item that was deleted, though its siblings stayed, comes back full."""
+    """Make an item anew, full, that was deleted though its siblings stayed."""
     like = next(iter(found.values()))
     count = free_count(address.shard, _counts(found))
     io = scope.io

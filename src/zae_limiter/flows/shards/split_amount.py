@@ -1,4 +1,4 @@
-"""Which items of a bucket give how much of what none of them has alone."""
+"""Splitting an amount among the items of a bucket, none of which has enough alone."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from ...core.bucket import BucketAddress
 
 Balances = Mapping[BucketAddress, Mapping[str, int]]
-"""What each item can give of each limit, in millitokens."""
+"""The millitokens of each limit that each item can give."""
 Parts = dict[BucketAddress, dict[str, int]]
 
 
 def split_amount(held_milli: Balances, takes_milli: Mapping[str, int], reserve_pct: int) -> Parts:
-    """Who gives how much of what the items can give together.
+    """Decide which item gives how much of each limit.
 
     Few items give, the fullest. But if there are others who can give, too, all together keep
     a reserve: they are written meanwhile, and one that has too little spoils it for all.
@@ -27,7 +27,7 @@ def split_amount(held_milli: Balances, takes_milli: Mapping[str, int], reserve_p
 
 
 def suffices(held_milli: Balances, takes_milli: Mapping[str, int], reserve_pct: int) -> bool:
-    """Whether the items have all this and a reserve."""
+    """True when the items hold all of this and a reserve."""
     return all(
         _is_enough(sum(held[name] for held in held_milli.values()), amount_milli, reserve_pct)
         for name, amount_milli in takes_milli.items()
@@ -53,7 +53,7 @@ def _givers(
 def _spread(
     givers_milli: Mapping[BucketAddress, int], amount_milli: int
 ) -> Iterator[tuple[BucketAddress, int]]:
-    """Each gives in proportion to what it has, rounded so that the parts sum to the amount."""
+    """Let each item give in proportion to its balance, rounded so that the parts sum up."""
     left_milli, held_milli = amount_milli, sum(givers_milli.values())
     for address, balance_milli in givers_milli.items():
         part_milli = -(-left_milli * balance_milli // held_milli)
