@@ -11,10 +11,10 @@ import pytest
 from tests.servers.processes import Server
 from tests.servers.tables import PATIENT
 from zae_limiter.backends.dynamodb.wire.client import Client
+from zae_limiter.backends.dynamodb.wire.connect import open_client
 from zae_limiter.backends.dynamodb.wire.edge import Limits
 
 from .drivers import Driver, asyncio_driver, blocking_driver
-from .transports import client_over
 
 _ENVIRONMENT = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
 
@@ -50,9 +50,9 @@ def connect(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connect
         transport: str | None = None,
     ) -> Client:
         act_as_caller_of(server, monkeypatch)
-        client = client_over(
-            transport,
+        client = open_client(
             driver.io,
+            transport=transport,
             blocking=driver.blocking,
             region=server.region,
             endpoint_url=url or server.url,

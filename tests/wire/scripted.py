@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -16,10 +17,11 @@ _TIMEOUT_S = 30.0
 
 @dataclass(slots=True)
 class Said:
-    """An answer in pieces, and the time before each of them."""
+    """An answer in pieces, and the time before each of them, or all of them in one packet."""
 
     pieces: Sequence[bytes]
     before_each_s: float = 0.0
+    is_one_packet: bool = False
 
 
 @dataclass(slots=True)
@@ -36,13 +38,16 @@ class Scripted:
 
 
 @contextmanager
-def scripted(*connections: Sequence[bytes | Said]) -> Iterator[Scripted]:
+def scripted(
+    *connections: Sequence[bytes | Said], tls: ssl.SSLContext | None = None
+) -> Iterator[Scripted]:
     """Serve so many connections, one after the other. Each answers its requests with what is
-    written for it, and then closes."""
+    written for it, and then closes. With TLS, each piece is a record."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(_TIMEOUT_S)
-        made = Scripted(f"http://127.0.0.1:{listener.getsockname()[1]}")
-        thread = threading.Thread(target=_serve_all, args=(listener, connections, made))
+        scheme = "https" if tls else "http"
+        made = Scripted(f"{scheme}://127.0.0.1:{listener.getsockname()[1]}")
+        thread = threading.Thread(target=_serve_all, args=(listener, connections, made, tls))
         thread.start()
         try:
             yield made
@@ -54,14 +59,21 @@ def scripted(*connections: Sequence[bytes | Said]) -> Iterator[Scripted]:
 
 
 def _serve_all(
-    listener: socket.socket, connections: Sequence[Sequence[bytes | Said]], made: Scripted
+    listener: socket.socket,
+    connections: Sequence[Sequence[bytes | Said]],
+    made: Scripted,
+    tls: ssl.SSLContext | None,
 ) -> None:
     for answers in connections:
-        with suppress(OSError), listener.accept()[0] as connection:
+        with suppress(OSError), _secured(listener.accept()[0], tls) as connection:
             connection.settimeout(_TIMEOUT_S)
             made.heard.append(0)
             _serve(connection, answers, made)
         made._closed.release()
+
+
+def _secured(connection: socket.socket, tls: ssl.SSLContext | None) -> socket.socket:
+    return tls.wrap_socket(connection, server_side=True) if tls else connection
 
 
 def _serve(connection: socket.socket, answers: Sequence[bytes | Said], made: Scripted) -> None:
@@ -71,6 +83,8 @@ def _serve(connection: socket.socket, answers: Sequence[bytes | Said], made: Scr
                 return
             made.heard[-1] += 1
             said = answer if isinstance(answer, Said) else Said([answer])
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, said.is_one_packet)
             for piece in said.pieces:
                 time.sleep(said.before_each_s)
                 connection.sendall(piece)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, False)

@@ -31,7 +31,7 @@ from zae_limiter.testing import ManualClock
 from .conftest import Connect, act_as_caller_of
 from .drivers import Driver
 from .tables import create_table, key
-from .transports import BOTH, EVERY, unhurried
+from .transports import BOTH, unhurried
 
 
 def _add(table: str, name: str, amount: int, **more: Any) -> dict[str, Any]:
@@ -247,7 +247,7 @@ def test_what_is_ambiguous_is_not_sent_again(
     assert len(proxy.requests) == 1
 
 
-@EVERY
+@BOTH
 def test_what_was_never_sent_is_tried_again_a_few_times(
     dynamodb: Server, driver: Driver, connect: Connect, transport: str
 ) -> None:
@@ -304,7 +304,7 @@ def _race(driver: Driver, client: Client, calls: int) -> list[Any]:
     return results
 
 
-@EVERY
+@BOTH
 def test_a_hundred_racing_first_calls_share_one_pool(
     dynamodb: Server, driver: Driver, connect: Connect, transport: str
 ) -> None:
@@ -320,7 +320,7 @@ def test_a_hundred_racing_first_calls_share_one_pool(
         assert proxy.connections <= 5
 
 
-@EVERY
+@BOTH
 def test_no_write_is_lost_among_threads_or_tasks(
     dynamodb: Server, driver: Driver, connect: Connect, transport: str
 ) -> None:
@@ -350,7 +350,7 @@ def _together(driver: Driver, flows: list[Coroutine[Any, Any, Any]]) -> None:
         driver.run(gather())
 
 
-@EVERY
+@BOTH
 def test_a_client_may_be_used_after_it_was_closed(
     dynamodb: Server, driver: Driver, connect: Connect, transport: str
 ) -> None:

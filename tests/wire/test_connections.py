@@ -8,7 +8,6 @@ import signal
 import socket
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,7 +31,7 @@ from zae_limiter.runtime.blocking import BlockingIo, run
 from .conftest import Connect, act_as_caller_of
 from .drivers import Driver
 from .scripted import Said, scripted
-from .transports import EVERY, OURS, client_over, unhurried
+from .transports import BOTH, unhurried
 
 _FEW = Limits(connect_timeout_s=60, read_timeout_s=60, connections=2)
 _EMPTY = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
@@ -53,24 +52,22 @@ def _failure(driver: Driver, client: Client) -> StorageUnavailable:
     return raised.value
 
 
-@OURS
 @pytest.mark.parametrize("answer", [_EMPTY, _CHUNKED, _CONTINUED])
 def test_an_answer_that_ends_leaves_the_connection_open(
-    dynamodb: Server, driver: Driver, connect: Connect, transport: str, answer: bytes
+    dynamodb: Server, driver: Driver, connect: Connect, answer: bytes
 ) -> None:
     with scripted([answer, answer, answer]) as server:
-        client = connect(dynamodb, server.url, _FEW, transport)
+        client = connect(dynamodb, server.url, _FEW)
         assert [_ask(driver, client) for _ in range(3)] == [{}] * 3
     assert server.heard == [3]
 
 
-@OURS
 @pytest.mark.parametrize("answer", [_LAST, _UNTIL_CLOSED, _OLD])
 def test_an_answer_that_is_the_last_one_leaves_no_connection(
-    dynamodb: Server, driver: Driver, connect: Connect, transport: str, answer: bytes
+    dynamodb: Server, driver: Driver, connect: Connect, answer: bytes
 ) -> None:
     with scripted([answer], [answer]) as server:
-        client = connect(dynamodb, server.url, _FEW, transport)
+        client = connect(dynamodb, server.url, _FEW)
         assert [_ask(driver, client) for _ in range(2)] == [{}] * 2
     assert server.heard == [1, 1]
 
@@ -112,7 +109,6 @@ def test_a_kept_connection_that_ends_after_the_request_is_ambiguous(
     assert server.heard == [2, 1]
 
 
-@OURS
 @pytest.mark.parametrize(
     "answer",
     [
@@ -125,25 +121,14 @@ def test_a_kept_connection_that_ends_after_the_request_is_ambiguous(
     ],
 )
 def test_what_is_no_whole_answer_is_ambiguous_and_leaves_no_connection(
-    dynamodb: Server, driver: Driver, connect: Connect, transport: str, answer: bytes
+    dynamodb: Server, driver: Driver, connect: Connect, answer: bytes
 ) -> None:
     with scripted([answer], [_EMPTY]) as server:
-        client = connect(dynamodb, server.url, _FEW, transport)
+        client = connect(dynamodb, server.url, _FEW)
         failure = _failure(driver, client)
         assert (failure.retryable, failure.ambiguous) == (True, True)
         assert _ask(driver, client) == {}
     assert server.heard == [1, 1]
-    del failure
-    if transport == "proxied":
-        _let_go()
-
-
-def _let_go() -> None:
-    """urllib3 leaves the stream of an answer with a bad length to the garbage collector, which
-    may come to its socket first and would complain in the midst of some later test."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
 
 
 def test_a_connection_that_says_more_than_it_was_asked_is_left(
@@ -155,26 +140,24 @@ def test_a_connection_that_says_more_than_it_was_asked_is_left(
     assert server.heard == [1, 1]
 
 
-@OURS
 def test_a_slow_answer_is_waited_for_as_long_as_it_shows_life(
-    dynamodb: Server, driver: Driver, connect: Connect, transport: str
+    dynamodb: Server, driver: Driver, connect: Connect
 ) -> None:
     slow = Said([_EMPTY[n : n + 7] for n in range(0, len(_EMPTY), 7)], before_each_s=0.4)
     limits = Limits(connect_timeout_s=60, read_timeout_s=2)
     assert len(slow.pieces) * slow.before_each_s > limits.read_timeout_s
     with scripted([_EMPTY, slow]) as server:
-        client = connect(dynamodb, server.url, limits, transport)
+        client = connect(dynamodb, server.url, limits)
         assert [_ask(driver, client) for _ in range(2)] == [{}] * 2
 
 
-@OURS
 def test_large_requests_and_answers_come_through(
-    dynamodb: Server, driver: Driver, connect: Connect, transport: str
+    dynamodb: Server, driver: Driver, connect: Connect
 ) -> None:
     body = b'{"x":"' + b"y" * 8_000_000 + b'"}'
     answer = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
     with scripted([answer, _EMPTY]) as server:
-        client = connect(dynamodb, server.url, PATIENT, transport)
+        client = connect(dynamodb, server.url, PATIENT)
         request = {"TableName": "z" * 1_000_000}
         assert driver.run(client.call("ListTables", request)) == {"x": "y" * 8_000_000}
         assert _ask(driver, client) == {}
@@ -192,12 +175,10 @@ def test_a_connection_that_was_idle_for_long_is_not_trusted(
     assert proxy.connections == 3
 
 
-@OURS
 def test_every_address_of_a_host_is_tried(
     dynamodb: Server,
     driver: Driver,
     connect: Connect,
-    transport: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with scripted([_EMPTY]) as server, closed_door() as nobody:
@@ -205,20 +186,18 @@ def test_every_address_of_a_host_is_tried(
         kind = (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "")
         found = [(*kind, ("127.0.0.1", closed)), (*kind, ("127.0.0.1", port))]
         monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
-        client = connect(dynamodb, f"http://two.invalid:{port}", _FEW, transport)
+        client = connect(dynamodb, f"http://two.invalid:{port}", _FEW)
         assert _ask(driver, client) == {}
 
 
-@OURS
 def test_credentials_that_would_break_the_request_are_not_sent(
     dynamodb: Server,
     driver: Driver,
     connect: Connect,
-    transport: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with ChaosProxy(dynamodb.url) as proxy:
-        client = connect(dynamodb, proxy.url, _FEW, transport)
+        client = connect(dynamodb, proxy.url, _FEW)
         monkeypatch.setenv("AWS_SESSION_TOKEN", "token\r\nx-amz-target: other")
         with pytest.raises((StorageUnavailable, ValueError)):
             _ask(driver, client)
@@ -243,7 +222,7 @@ def test_a_server_that_never_shakes_hands_was_not_sent_to(
     gc.collect()
 
 
-@EVERY
+@BOTH
 async def test_a_call_that_is_cancelled_under_way_is_not_abandoned(
     dynamodb: Server, transport: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -251,9 +230,9 @@ async def test_a_call_that_is_cancelled_under_way_is_not_abandoned(
     act_as_caller_of(dynamodb, monkeypatch)
     released = threading.Event()
     with ChaosProxy(dynamodb.url, [Pass(), Hold(released)]) as proxy:
-        client = client_over(
-            transport,
+        client = open_client(
             AsyncioIo(),
+            transport=transport,
             blocking=False,
             region=dynamodb.region,
             endpoint_url=proxy.url,
@@ -302,16 +281,14 @@ async def test_a_call_that_is_cancelled_before_it_is_sent_is_given_up(
         await client.close()
 
 
-@OURS
 def test_a_call_that_is_interrupted_leaves_no_connection(
-    dynamodb: Server, monkeypatch: pytest.MonkeyPatch, transport: str
+    dynamodb: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its answer may still come, and must not be taken for that of the next call."""
     act_as_caller_of(dynamodb, monkeypatch)
     released = threading.Event()
     with ChaosProxy(dynamodb.url, [Pass(), Hold(released)]) as proxy:
-        client = client_over(
-            transport,
+        client = open_client(
             BlockingIo(),
             blocking=True,
             region=dynamodb.region,

@@ -31,7 +31,7 @@ from zae_limiter.core.exceptions import StorageUnavailable
 from .conftest import Connect
 from .drivers import Driver
 from .tables import create_table, key
-from .transports import EVERY, OURS, unhurried
+from .transports import BOTH, unhurried
 
 _IMPATIENT = Limits(connect_timeout_s=0.3, read_timeout_s=0.3, connections=10)
 # Far above any short timeout here: only a hang reaches it.
@@ -74,7 +74,7 @@ def _failure(driver: Driver, client: Client, operation: str, parameters: Any) ->
     return raised.value
 
 
-@EVERY
+@BOTH
 @pytest.mark.parametrize(
     ("act", "landed"),
     [
@@ -102,7 +102,7 @@ def test_a_lost_answer_is_ambiguous_and_sent_once(
     driver.run(direct.call("DeleteTable", {"TableName": table}))
 
 
-@EVERY
+@BOTH
 def test_an_answer_that_does_not_come_in_time_is_ambiguous_and_not_asked_for_again(
     dynamodb: Server, driver: Driver, connect: Connect, transport: str
 ) -> None:
@@ -121,19 +121,16 @@ def test_an_answer_that_does_not_come_in_time_is_ambiguous_and_not_asked_for_aga
     driver.run(direct.call("DeleteTable", {"TableName": table}))
 
 
-@OURS
 @pytest.mark.parametrize("body", [b"<html>Hello</html>", b""])
 def test_a_success_that_says_nothing_is_not_believed(
-    dynamodb: Server, driver: Driver, connect: Connect, body: bytes, transport: str
+    dynamodb: Server, driver: Driver, connect: Connect, body: bytes
 ) -> None:
     with ChaosProxy(dynamodb.url, [Answer(200, body)]) as proxy:
-        failure = _failure(
-            driver, connect(dynamodb, proxy.url, transport=transport), "ListTables", {}
-        )
+        failure = _failure(driver, connect(dynamodb, proxy.url), "ListTables", {})
     assert (failure.retryable, failure.ambiguous) == (True, True)
 
 
-@EVERY
+@BOTH
 def test_a_first_connection_that_breaks_is_ambiguous_too(
     dynamodb: Server, driver: Driver, connect: Connect, transport: str
 ) -> None:
@@ -143,7 +140,7 @@ def test_a_first_connection_that_breaks_is_ambiguous_too(
     assert failure.ambiguous
 
 
-@EVERY
+@BOTH
 def test_a_connection_that_is_never_accepted_was_not_sent_on(
     dynamodb: Server, driver: Driver, connect: Connect, transport: str
 ) -> None:
@@ -154,7 +151,7 @@ def test_a_connection_that_is_never_accepted_was_not_sent_on(
     assert client.meter.requests["ListTables"] == 4
 
 
-@EVERY
+@BOTH
 def test_an_unknown_host_was_not_sent_to(
     dynamodb: Server, driver: Driver, connect: Connect, transport: str
 ) -> None:
@@ -163,14 +160,13 @@ def test_an_unknown_host_was_not_sent_to(
     assert (failure.retryable, failure.ambiguous) == (True, False)
 
 
-@OURS
 def test_waiting_for_a_connection_ends_unsent(
-    dynamodb: Server, driver: Driver, connect: Connect, transport: str
+    dynamodb: Server, driver: Driver, connect: Connect
 ) -> None:
     limits = Limits(connect_timeout_s=0.3, read_timeout_s=60, connections=1)
     released = threading.Event()
     with ChaosProxy(dynamodb.url, [Pass(), Hold(released)]) as proxy:
-        client = unhurried(connect(dynamodb, proxy.url, limits, transport))
+        client = unhurried(connect(dynamodb, proxy.url, limits))
         driver.run(client.call("ListTables", {}))
         proxy.heard.clear()
         failure = _second_of_two(driver, client, proxy.heard, released)
@@ -204,7 +200,7 @@ def _second_of_two(
     return failure
 
 
-@EVERY
+@BOTH
 @pytest.mark.parametrize("seed", range(3))
 def test_under_random_faults_every_outcome_that_is_told_is_true(
     dynamodb: Server, driver: Driver, connect: Connect, transport: str, seed: int
@@ -233,37 +229,32 @@ async def _write_many(client: Client, table: str, writes: int) -> tuple[int, int
     return sure, unknown
 
 
-@OURS
 def test_connections_are_kept_and_used_again(
-    dynamodb: Server, driver: Driver, connect: Connect, transport: str
+    dynamodb: Server, driver: Driver, connect: Connect
 ) -> None:
     async def in_turn(client: Client) -> None:
         for _ in range(20):
             await client.call("ListTables", {})
 
     with ChaosProxy(dynamodb.url) as proxy:
-        driver.run(in_turn(connect(dynamodb, proxy.url, transport=transport)))
+        driver.run(in_turn(connect(dynamodb, proxy.url)))
     assert proxy.connections == 1
 
 
-@OURS
-def test_a_redirect_is_not_followed(
-    dynamodb: Server, driver: Driver, connect: Connect, transport: str
-) -> None:
+def test_a_redirect_is_not_followed(dynamodb: Server, driver: Driver, connect: Connect) -> None:
     elsewhere = Answer(307, b"", {"location": "http://127.0.0.1:1/"})
     with ChaosProxy(dynamodb.url, [elsewhere]) as proxy:
-        client = connect(dynamodb, proxy.url, transport=transport)
+        client = connect(dynamodb, proxy.url)
         failure = _failure(driver, client, "ListTables", {})
     assert (failure.retryable, failure.ambiguous) == (False, False)
     assert len(proxy.requests) == 1
 
 
-@OURS
 def test_the_path_of_an_endpoint_is_kept(
-    dynamodb: Server, driver: Driver, connect: Connect, transport: str
+    dynamodb: Server, driver: Driver, connect: Connect
 ) -> None:
     with ChaosProxy(dynamodb.url, [Answer(200, b"{}")]) as proxy:
-        client = connect(dynamodb, proxy.url + "/a%20b//c/../d/", transport=transport)
+        client = connect(dynamodb, proxy.url + "/a%20b//c/../d/")
         assert driver.run(client.call("ListTables", {})) == {}
     request, _ = proxy.requests[0]
     assert request.path == "/a%20b/d/"

@@ -17,21 +17,26 @@ import pytest
 from tests.servers.chaos import ChaosProxy
 from tests.servers.processes import Server
 from zae_limiter.backends.dynamodb.wire.client import Client
+from zae_limiter.backends.dynamodb.wire.connect import open_client
 from zae_limiter.backends.dynamodb.wire.per_loop import PerLoop
 from zae_limiter.runtime.asyncio_driver import AsyncioIo
 
 from .conftest import act_as_caller_of
-from .transports import EVERY, OURS, client_over
+from .transports import BOTH
 
 
 def _client(server: Server, url: str, transport: str, patch: pytest.MonkeyPatch) -> Client:
     act_as_caller_of(server, patch)
-    return client_over(
-        transport, AsyncioIo(), blocking=False, region=server.region, endpoint_url=url
+    return open_client(
+        AsyncioIo(),
+        blocking=False,
+        region=server.region,
+        endpoint_url=url,
+        transport=transport,
     )
 
 
-@EVERY
+@BOTH
 def test_one_client_serves_several_loops_in_turn(
     dynamodb: Server, transport: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -45,7 +50,7 @@ def test_one_client_serves_several_loops_in_turn(
     gc.collect()
 
 
-@EVERY
+@BOTH
 def test_one_client_serves_several_loops_at_once(
     dynamodb: Server, transport: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -64,7 +69,7 @@ def test_one_client_serves_several_loops_at_once(
     assert found == [True] * 40
 
 
-@EVERY
+@BOTH
 async def test_a_client_that_is_forgotten_closes_its_connections(
     dynamodb: Server, transport: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,12 +96,12 @@ def _run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 _FORKING = """
 import os, sys
-from tests.wire.transports import client_over
+from zae_limiter.backends.dynamodb.wire.connect import open_client
 from zae_limiter.runtime.blocking import BlockingIo, run
 
 url, transport = sys.argv[1:]
-client = client_over(
-    transport, BlockingIo(), blocking=True, region="us-east-1", endpoint_url=url
+client = open_client(
+    BlockingIo(), blocking=True, region="us-east-1", endpoint_url=url, transport=transport
 )
 ask = lambda: "TableNames" in run(client.call("ListTables", {}))
 assert ask()
@@ -113,7 +118,7 @@ print("both went on")
 """
 
 
-@EVERY
+@BOTH
 def test_parent_and_child_of_a_fork_do_not_share_connections(
     dynamodb: Server, transport: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,20 +133,25 @@ def test_parent_and_child_of_a_fork_do_not_share_connections(
 _GREENLETS = """
 from gevent import monkey
 monkey.patch_all()
-import sys, gevent
+import os, sys, gevent
+from contextlib import ExitStack
+from pathlib import Path
 from tests.servers.authority import loopback_tls
 from tests.servers.chaos import ChaosProxy, Delay
-from tests.wire.transports import client_over
-from pathlib import Path
+from tests.servers.tunnel import tunnel
+from zae_limiter.backends.dynamodb.wire.connect import open_client
 from zae_limiter.backends.dynamodb.wire.edge import Limits
 from zae_limiter.runtime.blocking import BlockingIo, run
 
-upstream, transport, folder = sys.argv[1:]
-tls = loopback_tls(Path(folder))[0] if folder else None
-# Proxy and clients share one thread: whoever blocks it waits for himself.
-with ChaosProxy(upstream, [Delay(0.02)] * 60, tls) as proxy:
-    client = client_over(
-        transport, BlockingIo(), blocking=True, region="us-east-1", endpoint_url=proxy.url,
+upstream, way, folder = sys.argv[1:]
+tls = None if way == "plain" else loopback_tls(Path(folder))[0]
+# Servers and clients share one thread: a client that blocks it waits for itself.
+with ExitStack() as stack:
+    server = stack.enter_context(ChaosProxy(upstream, [Delay(0.02)] * 60, tls))
+    if way == "tunnel":
+        os.environ["HTTPS_PROXY"] = stack.enter_context(tunnel(tls=tls)).url
+    client = open_client(
+        BlockingIo(), blocking=True, region="us-east-1", endpoint_url=server.url,
         limits=Limits(connect_timeout_s=20, read_timeout_s=20, connections=3),
     )
     ask = lambda: "TableNames" in run(client.call("ListTables", {}))
@@ -150,22 +160,17 @@ with ChaosProxy(upstream, [Delay(0.02)] * 60, tls) as proxy:
     assert [each.value for each in greenlets] == [True] * 30
     assert ask()
     run(client.close())
-    print(proxy.connections)
+    print(server.connections)
 """
 
 
-@OURS
-@pytest.mark.parametrize("secured", [False, True])
+@pytest.mark.parametrize("way", ["plain", "tls", "tunnel"])
 def test_greenlets_share_a_pool_and_do_not_stop_each_other(
-    dynamodb: Server,
-    transport: str,
-    secured: bool,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
+    dynamodb: Server, way: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     act_as_caller_of(dynamodb, monkeypatch)
-    monkeypatch.setenv("AWS_CA_BUNDLE", str(tmp_path / "trusted.pem") if secured else "")
-    done = _run(_GREENLETS, dynamodb.url, transport, str(tmp_path) if secured else "")
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(tmp_path / "trusted.pem") if way != "plain" else "")
+    done = _run(_GREENLETS, dynamodb.url, way, str(tmp_path))
     assert (done.stdout, done.stderr) == ("3\n", "")
 
 

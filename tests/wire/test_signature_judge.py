@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from functools import partial
 
 import pytest
 
 from tests.servers.processes import Server
-from zae_limiter.backends.dynamodb.wire.connect import direct_edge, proxied_edge
+from zae_limiter.backends.dynamodb.wire.connect import open_edge
 from zae_limiter.backends.dynamodb.wire.credentials import Access
-from zae_limiter.backends.dynamodb.wire.edge import Edge
 from zae_limiter.backends.dynamodb.wire.endpoint import parse_endpoint
 from zae_limiter.backends.dynamodb.wire.errors import Refusal
 from zae_limiter.backends.dynamodb.wire.protocol import read, request_headers
@@ -26,14 +24,6 @@ from .drivers import Driver
 from .signing import sign
 
 _BODY = b'{"Limit":10}'
-MakeEdge = Callable[..., Edge]
-
-
-@pytest.fixture(params=[direct_edge, proxied_edge])
-def make_edge(request: pytest.FixtureRequest) -> MakeEdge:
-    """Every edge of ours changes nothing of what was signed."""
-    chosen: MakeEdge = request.param
-    return chosen
 
 
 def _signed(server: Server, secret_key: str | None = None) -> dict[str, str]:
@@ -47,13 +37,12 @@ def _signed(server: Server, secret_key: str | None = None) -> dict[str, str]:
 
 def _judged(
     driver: Driver,
-    make_edge: MakeEdge,
     server: Server,
     headers: dict[str, str],
     body: bytes = _BODY,
 ) -> Refusal | None:
     """What the judge objects to, if anything."""
-    edge = make_edge(parse_endpoint(server.url), blocking=driver.blocking)
+    edge = open_edge(parse_endpoint(server.url), blocking=driver.blocking)
 
     async def ask() -> Refusal | None:
         found = read("ListTables", await edge.send(Request(Letterhead("/", headers), "", body)))
@@ -64,16 +53,12 @@ def _judged(
     return judgement
 
 
-def test_the_judge_accepts_what_we_sign(
-    extenddb: Server, driver: Driver, make_edge: MakeEdge
-) -> None:
-    assert _judged(driver, make_edge, extenddb, _signed(extenddb)) is None
+def test_the_judge_accepts_what_we_sign(extenddb: Server, driver: Driver) -> None:
+    assert _judged(driver, extenddb, _signed(extenddb)) is None
 
 
 @pytest.mark.parametrize("header", ["x-amz-date", "x-amz-target", "content-type", "authorization"])
-def test_the_judge_refuses_a_changed_header(
-    extenddb: Server, driver: Driver, make_edge: MakeEdge, header: str
-) -> None:
+def test_the_judge_refuses_a_changed_header(extenddb: Server, driver: Driver, header: str) -> None:
     changes = {
         "x-amz-date": time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(time.time() + 1)),
         "x-amz-target": "DynamoDB_20120810.DescribeLimits",
@@ -82,23 +67,19 @@ def test_the_judge_refuses_a_changed_header(
     headers = _signed(extenddb)
     digit = "1" if headers["authorization"].endswith("0") else "0"
     headers[header] = changes.get(header, headers[header][:-1] + digit)
-    refusal = _judged(driver, make_edge, extenddb, headers)
+    refusal = _judged(driver, extenddb, headers)
     assert refusal is not None
     assert refusal.code == "InvalidSignatureException"
 
 
-def test_the_judge_refuses_a_changed_body(
-    extenddb: Server, driver: Driver, make_edge: MakeEdge
-) -> None:
-    refusal = _judged(driver, make_edge, extenddb, _signed(extenddb), _BODY.replace(b"10", b"11"))
+def test_the_judge_refuses_a_changed_body(extenddb: Server, driver: Driver) -> None:
+    refusal = _judged(driver, extenddb, _signed(extenddb), _BODY.replace(b"10", b"11"))
     assert refusal is not None
     assert refusal.code == "InvalidSignatureException"
 
 
-def test_the_judge_refuses_another_secret(
-    extenddb: Server, driver: Driver, make_edge: MakeEdge
-) -> None:
-    refusal = _judged(driver, make_edge, extenddb, _signed(extenddb, "another"))
+def test_the_judge_refuses_another_secret(extenddb: Server, driver: Driver) -> None:
+    refusal = _judged(driver, extenddb, _signed(extenddb, "another"))
     assert refusal is not None
     assert refusal.code == "InvalidSignatureException"
 
@@ -128,7 +109,6 @@ def test_an_unknown_access_key_is_reported_with_advice(
 def test_a_wrong_clock_is_corrected_by_the_first_refusal(
     extenddb: Server,
     driver: Driver,
-    make_edge: MakeEdge,
     monkeypatch: pytest.MonkeyPatch,
     wrong_by_s: int,
 ) -> None:
@@ -137,7 +117,7 @@ def test_a_wrong_clock_is_corrected_by_the_first_refusal(
     transport = SignedTransport(
         driver.io,
         Access(extenddb.region, extenddb.url),
-        partial(make_edge, blocking=driver.blocking),
+        partial(open_edge, blocking=driver.blocking),
         clock,
         now_s=lambda: time.time() + wrong_by_s,
     )

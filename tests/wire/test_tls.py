@@ -11,10 +11,10 @@ from zae_limiter.core.exceptions import StorageUnavailable
 
 from .conftest import Connect
 from .drivers import Driver
-from .transports import EVERY
+from .transports import BOTH
 
 
-@EVERY
+@BOTH
 def test_a_trusted_authority_is_believed(
     dynamodb: Server,
     driver: Driver,
@@ -34,7 +34,7 @@ def test_a_trusted_authority_is_believed(
         driver.run(client.close())
 
 
-@EVERY
+@BOTH
 def test_an_unknown_authority_is_not_believed(
     dynamodb: Server, driver: Driver, connect: Connect, transport: str, tmp_path: Path
 ) -> None:
@@ -48,7 +48,7 @@ def test_an_unknown_authority_is_not_believed(
     assert proxy.requests == []
 
 
-@EVERY
+@BOTH
 def test_a_server_without_tls_was_not_sent_to(
     dynamodb: Server, driver: Driver, connect: Connect, transport: str
 ) -> None:

@@ -7,8 +7,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-import aiohttp
 from aiobotocore.config import AioConfig
+from aiobotocore.httpsession import ClientConnectorError
 from aiobotocore.session import AioSession
 from botocore import exceptions, xform_name
 
@@ -55,7 +55,7 @@ class AiobotocoreTransport:
 def _connection(message: str, error: BaseException) -> Exception:
     """aiobotocore says the same for a connection that was never made and one that broke."""
     inner = getattr(error, "kwargs", {}).get("error")
-    never_made = isinstance(inner, aiohttp.ClientConnectorError)
+    never_made = isinstance(inner, ClientConnectorError)
     return (unsent if never_made else lost)(message, error)
 
 

@@ -1,9 +1,7 @@
 """Choosing the parts of a client.
 
-Requests that go straight to DynamoDB, as nearly all do, are carried by edges of our own: one
-POST at a time over a kept connection needs little of HTTP, and a general client spends several
-times the CPU on the rest. Through a proxy it needs more (tunnels, credentials for the proxy,
-TLS to the proxy), which aiohttp and urllib3 do well.
+Requests are carried by edges of our own: one POST at a time over a kept connection needs little
+of HTTP, and a general client spends several times the CPU on the rest.
 """
 
 from __future__ import annotations
@@ -51,17 +49,12 @@ def signed(
     io: Io, clock: ServerClock, access: Access, *, blocking: bool, limits: Limits | None = None
 ) -> SignedTransport:
     """Our own transport."""
-    make = partial(_edge, blocking=blocking, limits=limits)
+    make = partial(open_edge, blocking=blocking, limits=limits)
     return SignedTransport(io, access, make, clock)
 
 
-def _edge(endpoint: Endpoint, *, blocking: bool, limits: Limits | None) -> Edge:
-    make = direct_edge if endpoint.proxy is None else proxied_edge
-    return make(endpoint, blocking=blocking, limits=limits)
-
-
-def direct_edge(endpoint: Endpoint, *, blocking: bool, limits: Limits | None = None) -> Edge:
-    """An edge of our own, which knows no proxies."""
+def open_edge(endpoint: Endpoint, *, blocking: bool, limits: Limits | None = None) -> Edge:
+    """An edge for the blocking driver or for asyncio. Nothing is connected yet."""
     if blocking:
         from .socket_edge import SocketEdge
 
@@ -69,17 +62,6 @@ def direct_edge(endpoint: Endpoint, *, blocking: bool, limits: Limits | None = N
     from .stream_edge import StreamEdge
 
     return StreamEdge(endpoint, limits)
-
-
-def proxied_edge(endpoint: Endpoint, *, blocking: bool, limits: Limits | None = None) -> Edge:
-    """An edge over a library, which knows proxies."""
-    if blocking:
-        from .urllib3_edge import Urllib3Edge
-
-        return Urllib3Edge(endpoint, limits)
-    from .aiohttp_edge import AiohttpEdge
-
-    return AiohttpEdge(endpoint, limits)
 
 
 def _botocore(

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from ....core.exceptions import StorageUnavailable, ValidationError
 from .endpoint import Endpoint, parse_endpoint
 from .errors import hopeless
+from .proxy import parse_proxy
 from .signer import Credentials
 
 # To ask credentials whether they are about to expire takes longer than to sign with them.
@@ -114,10 +115,11 @@ def _with_route(endpoint: Endpoint, session: Any) -> Endpoint:
     from botocore.httpsession import get_cert_path
     from botocore.utils import get_environ_proxies
 
-    proxy = get_environ_proxies(endpoint.origin).get(endpoint.scheme)
+    ca_bundle = session.get_config_variable("ca_bundle") or get_cert_path(True)
+    proxy_url = get_environ_proxies(endpoint.origin).get(endpoint.scheme)
+    proxy = parse_proxy(proxy_url, ca_bundle) if proxy_url else None
     if endpoint.scheme == "http":
         return replace(endpoint, proxy=proxy)
-    ca_bundle = session.get_config_variable("ca_bundle") or get_cert_path(True)
     return replace(endpoint, proxy=proxy, tls=ssl.create_default_context(cafile=ca_bundle))
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from urllib.parse import quote, urlsplit
 
 from ....core.exceptions import ValidationError
+from .proxy import Proxy
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _SAFE_IN_PATH = "/%~!$&'()*+,;=:@"
@@ -23,7 +24,7 @@ class Endpoint:
     host: str
     path: str
     tls: ssl.SSLContext | None = None
-    proxy: str | None = None
+    proxy: Proxy | None = None
 
     @property
     def origin(self) -> str:
@@ -35,6 +36,24 @@ class Endpoint:
         """Host and port to connect to."""
         parts = urlsplit(self.origin)
         return parts.hostname or "", parts.port or _DEFAULT_PORTS[self.scheme]
+
+    @property
+    def tunnel(self) -> Proxy | None:
+        """The proxy, where it opens tunnels: an endpoint with TLS cannot be had otherwise."""
+        return self.proxy if self.tls is not None else None
+
+    @property
+    def forwarder(self) -> Proxy | None:
+        """The proxy, where it reads and forwards requests: an endpoint without TLS."""
+        return self.proxy if self.tls is None else None
+
+    @property
+    def request_target(self) -> str:
+        """The target of a request line: a proxy that forwards must be told the whole URL."""
+        return self.origin + self.path if self.forwarder else self.path
+
+    def __str__(self) -> str:
+        return f"{self.host} through the proxy {self.proxy}" if self.proxy else self.host
 
 
 def parse_endpoint(url: str) -> Endpoint:

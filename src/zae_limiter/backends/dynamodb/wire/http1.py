@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from .protocol import Answer
 
-_LONGEST_HEAD_BYTES = 64 * 1024
+LONGEST_HEAD_BYTES = 64 * 1024
 _LONGEST_LINE_BYTES = 4 * 1024
 _LARGEST_BODY_BYTES = 256 * 1024 * 1024
 _START = re.compile(r"HTTP/1\.([01]) ([1-9][0-9][0-9])(?: .*)?")
@@ -30,13 +30,13 @@ class Head(NamedTuple):
     keeps_open: bool
 
 
-def request_head(path: str, headers: Mapping[str, str]) -> bytes:
-    """The head of a POST up to the end of its last header: more of that may follow. A header that
-    breaks out of its line is `Malformed`."""
+def request_head(target: str, headers: Mapping[str, str], method: str = "POST") -> bytes:
+    """The head of a request up to the end of its last header: more of that may follow. A header
+    that breaks out of its line is `Malformed`."""
     lines = [f"{name}: {value}" for name, value in headers.items()]
     if _has_break(lines):
         raise Malformed("a header of the request holds a line break: check the credentials")
-    return "\r\n".join([f"POST {path} HTTP/1.1", *lines]).encode()
+    return "\r\n".join([f"{method} {target} HTTP/1.1", *lines]).encode()
 
 
 def request_bytes(head: bytes, body: bytes) -> bytes:
@@ -82,7 +82,7 @@ class Incoming:
 
     def _at_once(self, data: bytes) -> Answer | None:
         """The usual case: one piece is a whole answer."""
-        end = data.find(b"\r\n\r\n", 0, _LONGEST_HEAD_BYTES)
+        end = data.find(b"\r\n\r\n", 0, LONGEST_HEAD_BYTES)
         if end < 0:
             return None
         head = parse_head(data[:end])
@@ -106,9 +106,9 @@ class Incoming:
         return None
 
     def _read(self) -> Steps:
-        head = parse_head((yield from self._up_to(b"\r\n\r\n", _LONGEST_HEAD_BYTES)))
+        head = parse_head((yield from self._up_to(b"\r\n\r\n", LONGEST_HEAD_BYTES)))
         while head.status < 200:
-            left_bytes = _LONGEST_HEAD_BYTES - self._at
+            left_bytes = LONGEST_HEAD_BYTES - self._at
             head = parse_head((yield from self._up_to(b"\r\n\r\n", left_bytes)))
         match body_framing(head):
             case "chunked":
@@ -151,7 +151,7 @@ class Incoming:
             body += yield from self._exactly(size)
             if (yield from self._exactly(2)) != b"\r\n":
                 raise Malformed("a chunk does not end where it says")
-        trailers = self._at + _LONGEST_HEAD_BYTES
+        trailers = self._at + LONGEST_HEAD_BYTES
         while (yield from self._up_to(b"\r\n", trailers - self._at)):
             pass
         return bytes(body)

@@ -12,14 +12,14 @@ from .http1 import request_bytes, request_head
 class Letterhead:
     """What many requests have in common: a path, and headers, the last of which may go on."""
 
-    def __init__(self, path: str, headers: Mapping[str, str]) -> None:
-        self.path = path
-        self.headers = headers
+    def __init__(self, target: str, headers: Mapping[str, str]) -> None:
+        self._target = target
+        self._headers = headers
 
     @cached_property
     def text(self) -> bytes:
         """The head of a POST, as far as it is the same for all. Raises `Malformed`."""
-        return request_head(self.path, self.headers)
+        return request_head(self._target, self._headers)
 
 
 class Request(NamedTuple):
@@ -28,13 +28,6 @@ class Request(NamedTuple):
     letterhead: Letterhead
     signature: str
     body: bytes
-
-    def headers(self) -> dict[str, str]:
-        """All headers, as a library wants them."""
-        headers = dict(self.letterhead.headers)
-        name, value = headers.popitem()
-        headers[name] = value + self.signature
-        return headers
 
     def to_bytes(self) -> bytes:
         """All of it, as it is sent. Raises `Malformed`."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
+import ssl
 import threading
 import time
 import weakref
@@ -18,10 +19,13 @@ from .endpoint import Endpoint
 from .errors import raise_ours, unsent
 from .http1 import Incoming
 from .protocol import Answer
+from .proxy import Proxy, connect_request, is_tunnel_open
 from .request import Request
-from .sockets import AFTER_SENDING, BEFORE_SENDING, is_fresh, listener, tune
+from .sockets import AFTER_SENDING, BEFORE_SENDING, is_fresh, listener, time_left_s, tune
+from .tls_in_tls import TlsInTls
 
 _READ_BYTES = 64 * 1024
+_Socket = socket.socket | TlsInTls
 
 
 class SocketEdge:
@@ -39,11 +43,11 @@ class SocketEdge:
             data = request.to_bytes()
             connection = pool.borrow()
         except Exception as error:
-            raise_ours(error, BEFORE_SENDING, self._endpoint.host)
+            raise_ours(error, BEFORE_SENDING, str(self._endpoint))
         try:
             return connection.exchange(data)
         except Exception as error:
-            raise_ours(error, AFTER_SENDING, self._endpoint.host)
+            raise_ours(error, AFTER_SENDING, str(self._endpoint))
         finally:
             pool.give_back(connection)
 
@@ -126,7 +130,7 @@ class _Connection:
 
     __slots__ = ("_has_news", "_socket", "idle_since_s")
 
-    def __init__(self, connected: socket.socket) -> None:
+    def __init__(self, connected: _Socket) -> None:
         self._socket = connected
         self._has_news = listener(connected.fileno())
         self.idle_since_s = 0.0
@@ -138,7 +142,7 @@ class _Connection:
 
     def is_sound(self) -> bool:
         """Whether it may be used again."""
-        return is_fresh(self.idle_since_s) and not self._has_news()
+        return is_fresh(self.idle_since_s) and not (self._has_news() or _pending(self._socket))
 
     def exchange(self, request: bytes) -> Answer:
         """Send, and read the answer. Stays open only if nothing is left in it."""
@@ -166,17 +170,55 @@ def _close_all(connections: deque[_Connection]) -> None:
         connections.pop().close()
 
 
+def _pending(connected: _Socket) -> int:
+    """Bytes that have left the socket unread, where the kernel no longer knows of them."""
+    return connected.pending() if isinstance(connected, TlsInTls) else 0
+
+
 def _connect(endpoint: Endpoint, limits: Limits) -> _Connection:
-    """Each address of the host, and then TLS, has the time that connecting may take."""
-    connected = socket.create_connection(endpoint.address, limits.connect_timeout_s)
+    """Each address may take the connect timeout, and so may all that follows, together."""
+    first = endpoint.proxy or endpoint
+    connected = socket.create_connection(first.address, limits.connect_timeout_s)
+    deadline_s = time.monotonic() + limits.connect_timeout_s
     try:
         tune(connected)
-        if endpoint.tls is not None:
-            connected = endpoint.tls.wrap_socket(
-                connected, server_hostname=endpoint.address[0], suppress_ragged_eofs=False
-            )
-        connected.settimeout(limits.read_timeout_s)
+        connected = _secured(connected, first, deadline_s)
+        reached = _through_tunnel(connected, endpoint, deadline_s)
+        reached.settimeout(limits.read_timeout_s)
     except BaseException:
         connected.close()
         raise
-    return _Connection(connected)
+    return _Connection(reached)
+
+
+def _secured(connected: socket.socket, hop: Endpoint | Proxy, deadline_s: float) -> socket.socket:
+    """The connection with TLS to an endpoint or a proxy, if its URL asks for that."""
+    if hop.tls is None:
+        return connected
+    connected.settimeout(time_left_s(deadline_s))
+    return hop.tls.wrap_socket(
+        connected, server_hostname=hop.address[0], suppress_ragged_eofs=False
+    )
+
+
+def _through_tunnel(connected: socket.socket, endpoint: Endpoint, deadline_s: float) -> _Socket:
+    """The connection through a tunnel, if there is a proxy that must open one."""
+    if endpoint.tunnel is None or endpoint.tls is None:
+        return connected
+    _open_tunnel(connected, connect_request(endpoint.tunnel, endpoint.address), deadline_s)
+    if not isinstance(connected, ssl.SSLSocket):
+        return _secured(connected, endpoint, deadline_s)
+    connected.settimeout(time_left_s(deadline_s))
+    return TlsInTls(connected, endpoint.tls, endpoint.address[0])
+
+
+def _open_tunnel(connected: socket.socket, request: bytes, deadline_s: float) -> None:
+    connected.settimeout(time_left_s(deadline_s))
+    connected.sendall(request)
+    received = b""
+    while not is_tunnel_open(received):
+        connected.settimeout(time_left_s(deadline_s))
+        data = connected.recv(_READ_BYTES)
+        if not data:
+            raise ConnectionResetError("the proxy closed the connection instead of answering")
+        received += data

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from .errors import Row, hopeless, lost, unsent
 from .http1 import Malformed
+from .proxy import ProxyRefused, proxy_refused
 
 # Gateways forget idle connections after some minutes, without a word to either end. Probes
 # keep their memory fresh; after more time than that, nobody can be sure that they were sent.
@@ -19,6 +20,7 @@ _KEPT_IDLE_S = 240.0
 
 BEFORE_SENDING: tuple[Row, ...] = (
     (ssl.SSLCertVerificationError, hopeless),
+    (ProxyRefused, proxy_refused),
     (OSError, unsent),
     (UnicodeError, hopeless),
     (Malformed, hopeless),
@@ -43,6 +45,14 @@ def tune(connection: Tunable) -> None:
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if hasattr(socket, "TCP_KEEPIDLE"):
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _PROBE_AFTER_IDLE_S)
+
+
+def time_left_s(deadline_s: float) -> float:
+    """Seconds until a time of the monotonic clock. Raises `TimeoutError` if there are none."""
+    left_s = deadline_s - time.monotonic()
+    if left_s <= 0:
+        raise TimeoutError("timed out")
+    return left_s
 
 
 def is_fresh(idle_since_s: float) -> bool:

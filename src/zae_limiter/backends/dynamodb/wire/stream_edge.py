@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
+from collections.abc import Callable
 from functools import partial
 from types import TracebackType
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from ....runtime.asyncio_driver import hold
 from .edge import Limits
@@ -21,11 +22,13 @@ from .errors import raise_ours, unsent
 from .http1 import Incoming, Malformed
 from .per_loop import PerLoop
 from .protocol import Answer
+from .proxy import Proxy, connect_request, is_tunnel_open
 from .request import Request
 from .sockets import AFTER_SENDING, BEFORE_SENDING, is_fresh, listener, tune
 
 _NEXT_ADDRESS_AFTER_S = 0.25
 _BUFFER_BYTES = 64 * 1024
+_P = TypeVar("_P", bound=asyncio.BaseProtocol)
 
 
 class StreamEdge:
@@ -41,11 +44,11 @@ class StreamEdge:
             data = request.to_bytes()
             connection = pool.kept() or await pool.borrow()
         except Exception as error:
-            raise_ours(error, BEFORE_SENDING, self._endpoint.host)
+            raise_ours(error, BEFORE_SENDING, str(self._endpoint))
         try:
             return await connection.exchange(data)
         except Exception as error:
-            raise_ours(error, AFTER_SENDING, self._endpoint.host)
+            raise_ours(error, AFTER_SENDING, str(self._endpoint))
         finally:
             pool.give_back(connection)
 
@@ -109,20 +112,13 @@ class _Pool:
             raise
 
     async def _connect(self) -> _Connection:
-        loop, endpoint = asyncio.get_running_loop(), self._endpoint
-        host, port = endpoint.address
-        # Not every event loop can try the next address before the first has failed.
-        options: dict[str, Any] = (
-            {"happy_eyeballs_delay": _NEXT_ADDRESS_AFTER_S}
-            if isinstance(loop, asyncio.BaseEventLoop)
-            else {}
-        )
-        if endpoint.tls is not None:
-            options |= {"ssl": endpoint.tls, "server_hostname": host}
+        endpoint = self._endpoint
         make = partial(_Connection, self._buffer, self._limits.read_timeout_s)
         async with asyncio.timeout(self._limits.connect_timeout_s):
-            _, connection = await loop.create_connection(make, host, port, **options)
-        return connection
+            if endpoint.tunnel is not None:
+                return await _dial_through(endpoint.tunnel, endpoint, make())
+            _, connection = await _dial(make, endpoint.proxy or endpoint)
+            return connection
 
     async def _wait_for_room(self) -> None:
         turn = asyncio.get_running_loop().create_future()
@@ -248,6 +244,19 @@ class _Connection(asyncio.BufferedProtocol):
         self._has_news = listener(connected.fileno())
         self.is_open = True
 
+    async def start_tls(self, endpoint: Endpoint) -> None:
+        """Go on with TLS. Raises `OSError`."""
+        assert endpoint.tls is not None
+        host, plain = endpoint.address[0], self._transport
+        try:
+            secured = await self._loop.start_tls(plain, self, endpoint.tls, server_hostname=host)
+        except TypeError as error:
+            # Python 3.11 stumbles over its own report of a handshake that failed inside TLS.
+            raise error.__context__ or error from None
+        if secured is None or not self.is_open:
+            raise ConnectionResetError("the connection was closed during the TLS handshake")
+        self._transport = secured
+
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._buffer
 
@@ -280,3 +289,42 @@ class _Connection(asyncio.BufferedProtocol):
         known = error if isinstance(error, OSError) else None
         self._fail(known or ConnectionResetError("the connection was closed"))
         self.ended.set_result(None)
+
+
+async def _dial(make: Callable[[], _P], hop: Endpoint | Proxy) -> tuple[asyncio.Transport, _P]:
+    """Connect to an endpoint or a proxy, with TLS if its URL asks for that."""
+    loop = asyncio.get_running_loop()
+    host, port = hop.address
+    # Not every event loop can try the next address before the first has failed.
+    options: dict[str, Any] = (
+        {"happy_eyeballs_delay": _NEXT_ADDRESS_AFTER_S}
+        if isinstance(loop, asyncio.BaseEventLoop)
+        else {}
+    )
+    if hop.tls is not None:
+        options |= {"ssl": hop.tls, "server_hostname": host}
+    return await loop.create_connection(make, host, port, **options)
+
+
+async def _dial_through(proxy: Proxy, endpoint: Endpoint, connection: _Connection) -> _Connection:
+    """Connect to a proxy, open a tunnel, and begin TLS with the endpoint at its other end."""
+    reader = asyncio.StreamReader()
+    transport, _ = await _dial(partial(asyncio.StreamReaderProtocol, reader), proxy)
+    try:
+        transport.write(connect_request(proxy, endpoint.address))
+        await _tunnel_opened(reader)
+        connection.connection_made(transport)
+        await connection.start_tls(endpoint)
+    except BaseException:
+        transport.abort()
+        raise
+    return connection
+
+
+async def _tunnel_opened(reader: asyncio.StreamReader) -> None:
+    received = b""
+    while not is_tunnel_open(received):
+        data = await reader.read(_BUFFER_BYTES)
+        if not data:
+            raise ConnectionResetError("the proxy closed the connection instead of answering")
+        received += data

@@ -35,8 +35,10 @@ def _keep(grant: Grant, operation: str, second: int) -> _Kept:
     region, endpoint, credentials = grant
     own = request_headers(operation)
     stamp = make_stamp(credentials, region, endpoint.host, endpoint.path, own, second)
-    headers = {**stamp.sent, **_UNSIGNED, "authorization": stamp.proof}
-    return _Kept(second, grant, stamp, Letterhead(endpoint.path, headers))
+    forwarder = endpoint.forwarder
+    unsigned = {**_UNSIGNED, **forwarder.headers} if forwarder else _UNSIGNED
+    headers = {**stamp.sent, **unsigned, "authorization": stamp.proof}
+    return _Kept(second, grant, stamp, Letterhead(endpoint.request_target, headers))
 
 
 class Transport(Protocol):
