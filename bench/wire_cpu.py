@@ -16,7 +16,7 @@ from typing import Any
 
 from tests.servers.processes import start
 
-from zae_limiter.backends.dynamodb.wire.client import Client
+from zae_limiter.backends.dynamodb.wire.client import DynamoClient
 from zae_limiter.backends.dynamodb.wire.connect import TRANSPORTS, open_client
 from zae_limiter.backends.dynamodb.wire.values import to_attribute, to_item
 from zae_limiter.runtime.asyncio_driver import AsyncioIo
@@ -93,7 +93,7 @@ async def _asyncio(choice: dict[str, Any], tasks: int) -> float:
     return spent_s
 
 
-async def _some(client: Client, calls: int) -> None:
+async def _some(client: DynamoClient, calls: int) -> None:
     for _ in range(calls):
         await client.call("UpdateItem", _UPDATE)
 

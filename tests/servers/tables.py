@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from zae_limiter.backends.dynamodb.schema import get_table_definition
-from zae_limiter.backends.dynamodb.wire.client import Client
+from zae_limiter.backends.dynamodb.wire.client import DynamoClient
 from zae_limiter.backends.dynamodb.wire.connect import open_client
 from zae_limiter.backends.dynamodb.wire.edge import Limits
 from zae_limiter.backends.urls import dynamodb_url
@@ -34,7 +34,7 @@ class OwnTable:
 
     name: str
     server: Server
-    client: Client
+    client: DynamoClient
 
     @property
     def url(self) -> str:

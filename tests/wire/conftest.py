@@ -10,7 +10,7 @@ import pytest
 
 from tests.servers.processes import Server
 from tests.servers.tables import PATIENT
-from zae_limiter.backends.dynamodb.wire.client import Client
+from zae_limiter.backends.dynamodb.wire.client import DynamoClient
 from zae_limiter.backends.dynamodb.wire.connect import open_client
 from zae_limiter.backends.dynamodb.wire.edge import Limits
 
@@ -18,7 +18,7 @@ from .drivers import Driver, asyncio_driver, blocking_driver
 
 _ENVIRONMENT = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
 
-Connect = Callable[..., Client]
+Connect = Callable[..., DynamoClient]
 
 
 @pytest.fixture(autouse=True)
@@ -41,14 +41,14 @@ def driver(request: pytest.FixtureRequest) -> Iterator[Driver]:
 @pytest.fixture
 def connect(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connect]:
     """Makes clients of a server, and closes them."""
-    made: list[Client] = []
+    made: list[DynamoClient] = []
 
     def connect(
         server: Server,
         url: str | None = None,
         limits: Limits | None = None,
         transport: str | None = None,
-    ) -> Client:
+    ) -> DynamoClient:
         act_as_caller_of(server, monkeypatch)
         client = open_client(
             driver.io,

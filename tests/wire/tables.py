@@ -5,14 +5,14 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from zae_limiter.backends.dynamodb.wire.client import Client
+from zae_limiter.backends.dynamodb.wire.client import DynamoClient
 from zae_limiter.backends.dynamodb.wire.values import to_item
 from zae_limiter.ports.io import Io
 
 _POLLS = 600
 
 
-async def create_table(client: Client, io: Io) -> str:
+async def create_table(client: DynamoClient, io: Io) -> str:
     """A table of string keys PK and SK with an index GSI1, ready to use."""
     name = f"wire-{uuid.uuid4().hex}"
     keys = ("PK", "SK", "GSI1PK")

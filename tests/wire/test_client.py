@@ -9,7 +9,7 @@ import pytest
 
 from tests.servers.chaos import INTERNAL_ERROR, THROTTLED, ChaosProxy, Delay, closed_door
 from tests.servers.processes import Server
-from zae_limiter.backends.dynamodb.wire.client import Client
+from zae_limiter.backends.dynamodb.wire.client import DynamoClient
 from zae_limiter.backends.dynamodb.wire.connect import open_client, signed
 from zae_limiter.backends.dynamodb.wire.credentials import Access
 from zae_limiter.backends.dynamodb.wire.edge import Limits
@@ -20,7 +20,7 @@ from zae_limiter.backends.dynamodb.wire.errors import (
     ResourceMissing,
     TransactionCanceled,
 )
-from zae_limiter.backends.dynamodb.wire.meter import Charge
+from zae_limiter.backends.dynamodb.wire.meter import OperationUnits
 from zae_limiter.backends.dynamodb.wire.retry import Backoff
 from zae_limiter.backends.dynamodb.wire.server_clock import ServerClock
 from zae_limiter.backends.dynamodb.wire.values import from_item, to_attribute, to_item
@@ -46,7 +46,7 @@ def _add(table: str, name: str, amount: int, **more: Any) -> dict[str, Any]:
     }
 
 
-async def _count(client: Client, table: str, name: str) -> int:
+async def _count(client: DynamoClient, table: str, name: str) -> int:
     parameters = {"TableName": table, "Key": key(name), "ConsistentRead": True}
     item = (await client.call("GetItem", parameters)).get("Item", {})
     return int(from_item(item).get("count", 0))
@@ -180,8 +180,8 @@ def test_capacity_is_metered_by_table_and_index(
 
     table = driver.run(flow())
     assert client.meter.units == {
-        Charge("PutItem", table, ""): 1.0,
-        Charge("PutItem", table, "GSI1"): 1.0,
+        OperationUnits("PutItem", table, ""): 1.0,
+        OperationUnits("PutItem", table, "GSI1"): 1.0,
     }
 
 
@@ -273,14 +273,14 @@ def test_no_retry_begins_after_the_deadline(
     backoff = Backoff(retries=20, base_s=0.1, ceiling_s=9, total_s=9, deadline_s=0.6)
     with ChaosProxy(dynamodb.url, [THROTTLED] * 20) as proxy:
         transport = signed(io, clock, Access(dynamodb.region, proxy.url), blocking=True)
-        client = Client(io, transport, clock, backoff)
+        client = DynamoClient(io, transport, clock, backoff)
         with pytest.raises(StorageUnavailable, match="too busy"):
             run(client.call("ListTables", {}))
         run(client.close())
     assert len(proxy.requests) == 3
 
 
-def _race(driver: Driver, client: Client, calls: int) -> list[Any]:
+def _race(driver: Driver, client: DynamoClient, calls: int) -> list[Any]:
     """So many calls at once: tasks of one loop, or threads."""
 
     async def all_tasks() -> list[Any]:

@@ -21,7 +21,7 @@ from tests.servers.chaos import ChaosProxy, Hold, Pass, closed_door, dead_end
 from tests.servers.processes import Server
 from tests.servers.tables import PATIENT
 from zae_limiter.backends.dynamodb.wire import sockets
-from zae_limiter.backends.dynamodb.wire.client import Client
+from zae_limiter.backends.dynamodb.wire.client import DynamoClient
 from zae_limiter.backends.dynamodb.wire.connect import open_client
 from zae_limiter.backends.dynamodb.wire.edge import Limits
 from zae_limiter.core.exceptions import StorageUnavailable
@@ -42,11 +42,11 @@ _OLD = b"HTTP/1.0 200 OK\r\ncontent-length: 2\r\n\r\n{}"
 _CONTINUED = b"HTTP/1.1 100 Continue\r\n\r\n" + _EMPTY
 
 
-def _ask(driver: Driver, client: Client) -> Any:
+def _ask(driver: Driver, client: DynamoClient) -> Any:
     return driver.run(client.call("ListTables", {}))
 
 
-def _failure(driver: Driver, client: Client) -> StorageUnavailable:
+def _failure(driver: Driver, client: DynamoClient) -> StorageUnavailable:
     with pytest.raises(StorageUnavailable) as raised:
         _ask(driver, client)
     return raised.value
@@ -91,7 +91,7 @@ def test_a_connection_that_was_closed_while_idle_is_replaced_unnoticed(
     assert client.meter.requests["ListTables"] == 4
 
 
-async def ask_and_ask_again_later(client: Client, driver: Driver) -> list[Any]:
+async def ask_and_ask_again_later(client: DynamoClient, driver: Driver) -> list[Any]:
     await driver.io.sleep(0.05)
     return [await client.call("ListTables", {}) for _ in range(2)]
 
@@ -336,7 +336,7 @@ def test_closing_lets_a_call_finish_and_keeps_nothing(
 
 
 def _close_under_way(
-    driver: Driver, client: Client, heard: threading.Event, released: threading.Event
+    driver: Driver, client: DynamoClient, heard: threading.Event, released: threading.Event
 ) -> Any:
     async def close() -> Any:
         task = asyncio.ensure_future(client.call("ListTables", {}))

@@ -13,7 +13,7 @@ import pytest
 
 from tests.servers.chaos import Answer, ChaosProxy, Request
 from tests.servers.processes import free_port
-from zae_limiter.backends.dynamodb.wire.client import Client
+from zae_limiter.backends.dynamodb.wire.client import DynamoClient
 from zae_limiter.backends.dynamodb.wire.connect import open_client
 from zae_limiter.backends.dynamodb.wire.credentials import Access, Grant
 from zae_limiter.core.exceptions import StorageUnavailable, ValidationError
@@ -136,7 +136,7 @@ def test_half_a_key_pair_is_reported(
     driver.run(client.close())
 
 
-def _client(driver: Driver, url: str, transport: str = "wire") -> Client:
+def _client(driver: Driver, url: str, transport: str = "wire") -> DynamoClient:
     return open_client(
         driver.io,
         blocking=driver.blocking,
@@ -185,7 +185,7 @@ def test_credentials_that_last_are_asked_for_once_however_many_race(
     assert {request.headers["x-amz-security-token"] for request, _ in proxy.requests} == {"token1"}
 
 
-def _race(driver: Driver, client: Client, calls: int) -> None:
+def _race(driver: Driver, client: DynamoClient, calls: int) -> None:
     async def tasks() -> None:
         await asyncio.gather(*(client.call("ListTables", {}) for _ in range(calls)))
 

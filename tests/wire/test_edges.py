@@ -23,7 +23,7 @@ from tests.servers.chaos import (
 )
 from tests.servers.processes import Server
 from tests.servers.tables import PATIENT
-from zae_limiter.backends.dynamodb.wire.client import Client
+from zae_limiter.backends.dynamodb.wire.client import DynamoClient
 from zae_limiter.backends.dynamodb.wire.edge import Limits
 from zae_limiter.backends.dynamodb.wire.values import from_item, to_attribute
 from zae_limiter.core.exceptions import StorageUnavailable
@@ -48,13 +48,13 @@ def _add_one(table: str) -> dict[str, Any]:
     }
 
 
-async def _count(client: Client, table: str) -> int:
+async def _count(client: DynamoClient, table: str) -> int:
     parameters = {"TableName": table, "Key": key("a"), "ConsistentRead": True}
     item = (await client.call("GetItem", parameters)).get("Item", {})
     return int(from_item(item).get("count", 0))
 
 
-async def _count_in_time(client: Client, table: str) -> int:
+async def _count_in_time(client: DynamoClient, table: str) -> int:
     """The same. On a busy machine it may take longer than an impatient client waits."""
     for _ in range(50):
         try:
@@ -65,7 +65,9 @@ async def _count_in_time(client: Client, table: str) -> int:
     raise AssertionError("no answer ever came in time")
 
 
-def _failure(driver: Driver, client: Client, operation: str, parameters: Any) -> StorageUnavailable:
+def _failure(
+    driver: Driver, client: DynamoClient, operation: str, parameters: Any
+) -> StorageUnavailable:
     """The failure of a call, which must come before anyone would call it a hang."""
     started_s = time.monotonic()
     with pytest.raises(StorageUnavailable) as raised:
@@ -175,7 +177,7 @@ def test_waiting_for_a_connection_ends_unsent(
 
 
 def _second_of_two(
-    driver: Driver, client: Client, first_is_out: threading.Event, released: threading.Event
+    driver: Driver, client: DynamoClient, first_is_out: threading.Event, released: threading.Event
 ) -> StorageUnavailable:
     """How a call fails while another holds the only connection."""
 
@@ -217,7 +219,7 @@ def test_under_random_faults_every_outcome_that_is_told_is_true(
     driver.run(direct.call("DeleteTable", {"TableName": table}))
 
 
-async def _write_many(client: Client, table: str, writes: int) -> tuple[int, int]:
+async def _write_many(client: DynamoClient, table: str, writes: int) -> tuple[int, int]:
     """How many writes surely landed, and how many may have."""
     sure = unknown = 0
     for _ in range(writes):
@@ -232,7 +234,7 @@ async def _write_many(client: Client, table: str, writes: int) -> tuple[int, int
 def test_connections_are_kept_and_used_again(
     dynamodb: Server, driver: Driver, connect: Connect
 ) -> None:
-    async def in_turn(client: Client) -> None:
+    async def in_turn(client: DynamoClient) -> None:
         for _ in range(20):
             await client.call("ListTables", {})
 

@@ -7,8 +7,8 @@ import pytest
 
 from zae_limiter.backends.dynamodb.wire.errors import (
     ConditionFailed,
+    ErrorAnswer,
     Reason,
-    Refusal,
     RequestInvalid,
     ResourceInUse,
     ResourceMissing,
@@ -23,11 +23,11 @@ from zae_limiter.backends.dynamodb.wire.errors import (
 from zae_limiter.core.exceptions import StorageUnavailable
 
 
-def _refusal(code: str, status: int = 400, **fields: Any) -> Refusal:
-    return Refusal("UpdateItem", status, code, "because", fields)
+def _refusal(code: str, status: int = 400, **fields: Any) -> ErrorAnswer:
+    return ErrorAnswer("UpdateItem", status, code, "because", fields)
 
 
-def _canceled(*codes: str) -> Refusal:
+def _canceled(*codes: str) -> ErrorAnswer:
     reasons = [{"Code": code} for code in codes]
     return _refusal("TransactionCanceledException", CancellationReasons=reasons)
 
@@ -58,7 +58,7 @@ def _canceled(*codes: str) -> Refusal:
         (_refusal("SomethingNew", 403), False, False),
     ],
 )
-def test_a_store_that_could_not(refusal: Refusal, retryable: bool, ambiguous: bool) -> None:
+def test_a_store_that_could_not(refusal: ErrorAnswer, retryable: bool, ambiguous: bool) -> None:
     error = exception_of(refusal)
     assert isinstance(error, StorageUnavailable)
     assert (error.retryable, error.ambiguous) == (retryable, ambiguous)
@@ -83,7 +83,7 @@ def test_a_store_that_could_not(refusal: Refusal, retryable: bool, ambiguous: bo
         (_refusal("SomethingNew"), RequestInvalid),
     ],
 )
-def test_a_refusal_of_its_own_kind(refusal: Refusal, kind: type[WireError]) -> None:
+def test_a_refusal_of_its_own_kind(refusal: ErrorAnswer, kind: type[WireError]) -> None:
     error = exception_of(refusal)
     assert type(error) is kind
     assert str(error) == f"UpdateItem: {refusal.code}: because"
@@ -126,7 +126,7 @@ def test_a_canceled_transaction_carries_a_reason_for_each_action() -> None:
 
 
 def test_a_very_long_message_is_cut() -> None:
-    refusal = Refusal("UpdateItem", 400, "ValidationException", "x" * 100_000)
+    refusal = ErrorAnswer("UpdateItem", 400, "ValidationException", "x" * 100_000)
     assert len(str(exception_of(refusal))) < 1000
 
 

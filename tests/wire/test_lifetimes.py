@@ -16,7 +16,7 @@ import pytest
 
 from tests.servers.chaos import ChaosProxy
 from tests.servers.processes import Server
-from zae_limiter.backends.dynamodb.wire.client import Client
+from zae_limiter.backends.dynamodb.wire.client import DynamoClient
 from zae_limiter.backends.dynamodb.wire.connect import open_client
 from zae_limiter.backends.dynamodb.wire.per_loop import PerLoop
 from zae_limiter.runtime.asyncio_driver import AsyncioIo
@@ -25,7 +25,7 @@ from .conftest import act_as_caller_of
 from .transports import BOTH
 
 
-def _client(server: Server, url: str, transport: str, patch: pytest.MonkeyPatch) -> Client:
+def _client(server: Server, url: str, transport: str, patch: pytest.MonkeyPatch) -> DynamoClient:
     act_as_caller_of(server, patch)
     return open_client(
         AsyncioIo(),

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from zae_limiter.backends.dynamodb.wire.meter import Charge, Meter
+from zae_limiter.backends.dynamodb.wire.meter import Meter, OperationUnits
 
 
 def test_units_are_counted_by_table_and_index() -> None:
@@ -15,9 +15,9 @@ def test_units_are_counted_by_table_and_index() -> None:
     meter.count_units("UpdateItem", {"ConsumedCapacity": consumed})
     meter.count_units("UpdateItem", {"ConsumedCapacity": consumed})
     assert meter.units == {
-        Charge("UpdateItem", "limits", ""): 2.0,
-        Charge("UpdateItem", "limits", "GSI1"): 4.0,
-        Charge("UpdateItem", "limits", "LSI1"): 1.0,
+        OperationUnits("UpdateItem", "limits", ""): 2.0,
+        OperationUnits("UpdateItem", "limits", "GSI1"): 4.0,
+        OperationUnits("UpdateItem", "limits", "LSI1"): 1.0,
     }
 
 
@@ -29,8 +29,8 @@ def test_units_of_a_batch_are_counted_for_each_table() -> None:
     ]
     meter.count_units("BatchGetItem", {"ConsumedCapacity": consumed})
     assert meter.units == {
-        Charge("BatchGetItem", "a", ""): 1.0,
-        Charge("BatchGetItem", "b", ""): 0.5,
+        OperationUnits("BatchGetItem", "a", ""): 1.0,
+        OperationUnits("BatchGetItem", "b", ""): 0.5,
     }
 
 

@@ -10,7 +10,7 @@ from moto.server import ThreadedMotoServer
 
 from tests.servers.processes import free_port
 from zae_limiter import Limit, SyncRateLimiter, SyncRepository
-from zae_limiter.backends.dynamodb.wire.client import Client
+from zae_limiter.backends.dynamodb.wire.client import DynamoClient
 from zae_limiter.backends.dynamodb.wire.connect import open_client
 from zae_limiter.backends.dynamodb.wire.errors import ConditionFailed, ResourceMissing
 from zae_limiter.backends.dynamodb.wire.values import from_item, to_attribute
@@ -22,7 +22,7 @@ from zae_limiter.testing import ManualClock
 from .tables import create_table, key
 
 
-async def _use(client: Client, io: Io) -> None:
+async def _use(client: DynamoClient, io: Io) -> None:
     with pytest.raises(ResourceMissing):
         await client.call("GetItem", {"TableName": "no-such-table", "Key": key("a")})
     table = await create_table(client, io)

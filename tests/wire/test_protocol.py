@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zae_limiter.backends.dynamodb.wire.errors import Refusal
+from zae_limiter.backends.dynamodb.wire.errors import ErrorAnswer
 from zae_limiter.backends.dynamodb.wire.protocol import (
     Answer,
-    read,
+    read_answer,
     request_body,
     request_headers,
 )
@@ -41,7 +41,7 @@ def test_parameters_are_sent_as_json(parameters: dict[str, Any]) -> None:
 
 @given(_JSON)
 def test_a_sound_answer_is_read(content: dict[str, Any]) -> None:
-    assert read("GetItem", _answer(json.dumps(content).encode())) == content
+    assert read_answer("GetItem", _answer(json.dumps(content).encode())) == content
 
 
 @given(st.binary(min_size=1, max_size=80), st.data())
@@ -50,19 +50,19 @@ def test_a_damaged_answer_leaves_the_outcome_unknown(body: bytes, data: st.DataO
     damaged = body[:at] + bytes([body[at] ^ data.draw(st.integers(1, 255))]) + body[at + 1 :]
     for status in (200, 400, 500):
         with pytest.raises(StorageUnavailable, match="checksum") as raised:
-            read("GetItem", Answer(status, _answer(body).headers, damaged))
+            read_answer("GetItem", Answer(status, _answer(body).headers, damaged))
         assert raised.value.ambiguous
         assert raised.value.retryable
 
 
 def test_an_answer_without_checksum_is_read() -> None:
-    assert read("GetItem", Answer(200, {}, b"{}")) == {}
+    assert read_answer("GetItem", Answer(200, {}, b"{}")) == {}
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"<html>"])
 def test_a_success_that_is_not_json_leaves_the_outcome_unknown(body: bytes) -> None:
     with pytest.raises(StorageUnavailable, match="not JSON") as raised:
-        read("GetItem", _answer(body))
+        read_answer("GetItem", _answer(body))
     assert raised.value.ambiguous
 
 
@@ -70,21 +70,21 @@ def test_a_success_that_is_not_json_leaves_the_outcome_unknown(body: bytes) -> N
 def test_a_refusal_has_code_and_message(key: str) -> None:
     fields = {"__type": "com.amazonaws.dynamodb.v20120810#SomeException", key: "because"}
     body = json.dumps(fields).encode()
-    assert read("GetItem", _answer(body, 400)) == Refusal(
+    assert read_answer("GetItem", _answer(body, 400)) == ErrorAnswer(
         "GetItem", 400, "SomeException", "because", fields
     )
 
 
 def test_the_code_may_come_in_a_header() -> None:
     answer = _answer(b"", 400, x_amzn_errortype="SomeException:http://internal/")
-    found = read("GetItem", answer)
-    assert isinstance(found, Refusal)
+    found = read_answer("GetItem", answer)
+    assert isinstance(found, ErrorAnswer)
     assert found.code == "SomeException"
 
 
 def test_a_refusal_that_is_not_json_shows_its_beginning() -> None:
-    found = read("GetItem", _answer(b"<html>Bad Gateway" + b"x" * 10_000, 502))
-    assert isinstance(found, Refusal)
+    found = read_answer("GetItem", _answer(b"<html>Bad Gateway" + b"x" * 10_000, 502))
+    assert isinstance(found, ErrorAnswer)
     assert found.code == ""
     assert found.message.startswith("<html>Bad Gateway")
     assert len(found.message) < 300

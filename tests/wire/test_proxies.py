@@ -19,7 +19,7 @@ from tests.servers.chaos import Answer, ChaosProxy, DropAnswer, Pass, Reset, clo
 from tests.servers.processes import Server
 from tests.servers.tables import PATIENT
 from tests.servers.tunnel import SILENCE, Says, refusal, tunnel
-from zae_limiter.backends.dynamodb.wire.client import Client
+from zae_limiter.backends.dynamodb.wire.client import DynamoClient
 from zae_limiter.backends.dynamodb.wire.edge import Limits
 from zae_limiter.core.exceptions import StorageUnavailable, ValidationError
 
@@ -52,17 +52,17 @@ class Way:
 
     def client(
         self, proxy_url: str, url: str, limits: Limits | None = None, userinfo: str = ""
-    ) -> Client:
+    ) -> DynamoClient:
         """A client of an endpoint behind a proxy."""
         proxy_url = proxy_url.replace("://", f"://{userinfo}@") if userinfo else proxy_url
         for name in ("HTTP_PROXY", "HTTPS_PROXY"):
             self.patch.setenv(name, proxy_url)
         return self.connect(self.dynamodb, url, limits)
 
-    def ask(self, client: Client) -> Any:
+    def ask(self, client: DynamoClient) -> Any:
         return self.driver.run(client.call("ListTables", {}))
 
-    def failure(self, client: Client) -> StorageUnavailable:
+    def failure(self, client: DynamoClient) -> StorageUnavailable:
         """The failure of a call, which must come before anyone would call it a hang."""
         began_s = time.monotonic()
         with pytest.raises(StorageUnavailable) as raised:
@@ -71,7 +71,7 @@ class Way:
         gc.collect()
         return raised.value
 
-    def close(self, client: Client) -> None:
+    def close(self, client: DynamoClient) -> None:
         self.driver.run(client.close())
 
 
@@ -370,7 +370,7 @@ def test_an_endpoint_that_says_more_than_it_was_asked_leaves_no_tunnel(way: Way)
     assert server.heard == [1, 1]
 
 
-def _hammer(way: Way, client: Client, callers: int) -> list[Any]:
+def _hammer(way: Way, client: DynamoClient, callers: int) -> list[Any]:
     """The answers to calls that are made at the same time."""
 
     async def together() -> list[Any]:

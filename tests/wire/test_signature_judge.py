@@ -11,9 +11,9 @@ from tests.servers.processes import Server
 from zae_limiter.backends.dynamodb.wire.connect import open_edge
 from zae_limiter.backends.dynamodb.wire.credentials import Access
 from zae_limiter.backends.dynamodb.wire.endpoint import parse_endpoint
-from zae_limiter.backends.dynamodb.wire.errors import Refusal
-from zae_limiter.backends.dynamodb.wire.protocol import read, request_headers
-from zae_limiter.backends.dynamodb.wire.request import Letterhead, Request
+from zae_limiter.backends.dynamodb.wire.errors import ErrorAnswer
+from zae_limiter.backends.dynamodb.wire.protocol import read_answer, request_headers
+from zae_limiter.backends.dynamodb.wire.request import SharedHead, SignedRequest
 from zae_limiter.backends.dynamodb.wire.server_clock import ServerClock
 from zae_limiter.backends.dynamodb.wire.signer import Credentials
 from zae_limiter.backends.dynamodb.wire.transport import SignedTransport
@@ -40,16 +40,18 @@ def _judged(
     server: Server,
     headers: dict[str, str],
     body: bytes = _BODY,
-) -> Refusal | None:
+) -> ErrorAnswer | None:
     """What the judge objects to, if anything."""
     edge = open_edge(parse_endpoint(server.url), blocking=driver.blocking)
 
-    async def ask() -> Refusal | None:
-        found = read("ListTables", await edge.send(Request(Letterhead("/", headers), "", body)))
+    async def ask() -> ErrorAnswer | None:
+        found = read_answer(
+            "ListTables", await edge.send(SignedRequest(SharedHead("/", headers), "", body))
+        )
         await edge.close()
-        return found if isinstance(found, Refusal) else None
+        return found if isinstance(found, ErrorAnswer) else None
 
-    judgement: Refusal | None = driver.run(ask())
+    judgement: ErrorAnswer | None = driver.run(ask())
     return judgement
 
 

@@ -50,7 +50,7 @@ def _met_another(error: StorageUnavailable) -> bool:
     """Whether a transaction was given up because others touched its records all the time."""
     if error.ambiguous or not isinstance(error.cause, WireError):
         return False
-    return any(r.code == "TransactionConflict" for r in reasons(error.cause.refusal))
+    return any(r.code == "TransactionConflict" for r in reasons(error.cause.answer))
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from ...core.exceptions import StorageUnavailable
 from ...ports.io import Io
 from .expressions import Expression
-from .wire.client import Client
+from .wire.client import DynamoClient
 from .wire.errors import ResourceMissing, hopeless
 from .wire.retry import Backoff, delays
 from .wire.values import Item
@@ -39,7 +39,7 @@ class Table:
     client's meter. Off by default, because answers become longer.
     """
 
-    client: Client
+    client: DynamoClient
     name: str
     measured: bool = False
 

@@ -15,7 +15,7 @@ from botocore import exceptions, xform_name
 from ....runtime.asyncio_driver import hold
 from .botocore_transport import content_of, new_client, raise_translated, settings
 from .edge import Limits
-from .errors import Row, lost, unsent
+from .errors import ErrorRow, lost, unsent
 from .per_loop import PerLoop
 from .server_clock import ServerClock
 
@@ -59,4 +59,4 @@ def _connection(message: str, error: BaseException) -> Exception:
     return (unsent if never_made else lost)(message, error)
 
 
-_ERRORS: tuple[Row, ...] = ((exceptions.EndpointConnectionError, _connection),)
+_ERRORS: tuple[ErrorRow, ...] = ((exceptions.EndpointConnectionError, _connection),)

@@ -19,7 +19,16 @@ from botocore.parsers import ResponseParserError
 
 from .credentials import find_region, missing_credentials
 from .edge import Limits
-from .errors import Refusal, RequestInvalid, Row, exception_of, hopeless, lost, raise_ours, unsent
+from .errors import (
+    ErrorAnswer,
+    ErrorRow,
+    RequestInvalid,
+    exception_of,
+    hopeless,
+    lost,
+    raise_ours,
+    unsent,
+)
 from .server_clock import ServerClock
 
 
@@ -97,25 +106,25 @@ def content_of(response: dict[str, Any], clock: ServerClock, sent_s: float) -> d
     return response
 
 
-def raise_translated(operation: str, error: Exception, rows: tuple[Row, ...] = ()) -> NoReturn:
+def raise_translated(operation: str, error: Exception, rows: tuple[ErrorRow, ...] = ()) -> NoReturn:
     """Raise our word for an error of botocore; `rows` come before those that are always right."""
     if not isinstance(error, exceptions.ClientError):
         raise_ours(error, (*rows, *_ERRORS), operation)
     if error.operation_name != operation:
         raise hopeless(f"AWS credentials cannot be had: {error}", error) from error
-    raise exception_of(_refusal(operation, error.response)) from error
+    raise exception_of(_error_answer(operation, error.response)) from error
 
 
-def _refusal(operation: str, response: Mapping[str, Any]) -> Refusal:
+def _error_answer(operation: str, response: Mapping[str, Any]) -> ErrorAnswer:
     status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     error = response.get("Error", {})
     # Where an answer has no code, botocore puts the status in its place.
     code = "" if error.get("Code") == str(status) else error.get("Code", "")
-    return Refusal(operation, status, code, error.get("Message", ""), response)
+    return ErrorAnswer(operation, status, code, error.get("Message", ""), response)
 
 
 def _invalid(message: str, error: BaseException) -> Exception:
-    return RequestInvalid(Refusal("", 0, type(error).__name__, message))
+    return RequestInvalid(ErrorAnswer("", 0, type(error).__name__, message))
 
 
 def _tls(message: str, error: BaseException) -> Exception:
@@ -126,7 +135,7 @@ def _tls(message: str, error: BaseException) -> Exception:
     return lost(message, error)
 
 
-_ERRORS: tuple[Row, ...] = (
+_ERRORS: tuple[ErrorRow, ...] = (
     (exceptions.ParamValidationError, _invalid),
     (exceptions.NoCredentialsError, lambda message, error: missing_credentials()),
     (exceptions.SSLError, _tls),

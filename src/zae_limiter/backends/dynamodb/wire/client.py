@@ -14,7 +14,7 @@ from .server_clock import ServerClock
 from .transport import Transport
 
 
-class Client:
+class DynamoClient:
     """A transport with retries where they do no harm, and a meter.
 
     Sent again is only what DynamoDB was too busy for and what never left. A call whose

@@ -11,7 +11,7 @@ from functools import partial
 
 from ....core.exceptions import ValidationError
 from ....ports.io import Io
-from .client import Client
+from .client import DynamoClient
 from .credentials import Access
 from .edge import Edge, Limits
 from .endpoint import Endpoint
@@ -29,7 +29,7 @@ def open_client(
     endpoint_url: str | None = None,
     transport: str | None = None,
     limits: Limits | None = None,
-) -> Client:
+) -> DynamoClient:
     """A client for the blocking driver or for asyncio. Nothing is asked or opened yet.
 
     `transport` is "wire", our own, or "botocore"; the default is `ZAEL_TRANSPORT`, else ours.
@@ -42,7 +42,7 @@ def open_client(
         made = _botocore(clock, blocking, region, endpoint_url, limits)
     else:
         made = signed(io, clock, Access(region, endpoint_url), blocking=blocking, limits=limits)
-    return Client(io, made, clock)
+    return DynamoClient(io, made, clock)
 
 
 def signed(

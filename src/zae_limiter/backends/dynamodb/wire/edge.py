@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from .protocol import Answer
-from .request import Request
+from .request import SignedRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Edge(Protocol):
     under way is not abandoned: a cancellation is held back until its outcome is known.
     """
 
-    async def send(self, request: Request) -> Answer:
+    async def send(self, request: SignedRequest) -> Answer:
         """POST, once."""
 
     async def close(self) -> None:

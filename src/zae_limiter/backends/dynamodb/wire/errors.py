@@ -30,7 +30,7 @@ _SHOWN_MESSAGE_CHARS = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class ErrorAnswer:
     """An answer other than success. `fields` is its whole JSON body."""
 
     operation: str
@@ -60,17 +60,17 @@ class Busy(StorageUnavailable):
 class WireError(Exception):
     """DynamoDB answered, and had not done it."""
 
-    def __init__(self, refusal: Refusal) -> None:
-        super().__init__(str(refusal))
-        self.refusal = refusal
+    def __init__(self, answer: ErrorAnswer) -> None:
+        super().__init__(str(answer))
+        self.answer = answer
 
     @property
     def code(self) -> str:
         """The service's name for the error."""
-        return self.refusal.code
+        return self.answer.code
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.refusal,)
+        return type(self), (self.answer,)
 
 
 class ConditionFailed(WireError):
@@ -79,7 +79,7 @@ class ConditionFailed(WireError):
     @property
     def item(self) -> Item | None:
         """The item as it is, if the request asked for `ALL_OLD` and there is one."""
-        return self.refusal.fields.get("Item")
+        return self.answer.fields.get("Item")
 
 
 class TransactionCanceled(WireError):
@@ -88,7 +88,7 @@ class TransactionCanceled(WireError):
     @property
     def reasons(self) -> list[Reason]:
         """One for each action, in order."""
-        return reasons(self.refusal)
+        return reasons(self.answer)
 
 
 class ResourceMissing(WireError):
@@ -118,11 +118,11 @@ def hopeless(message: str, cause: BaseException | None = None) -> StorageUnavail
     return StorageUnavailable(message, cause, retryable=False)
 
 
-Row = tuple[type[Exception], Callable[[str, BaseException], Exception]]
+ErrorRow = tuple[type[Exception], Callable[[str, BaseException], Exception]]
 """A kind of error of some library, and what we make of it and of a message."""
 
 
-def raise_ours(error: Exception, table: Sequence[Row], where: str) -> NoReturn:
+def raise_ours(error: Exception, table: Sequence[ErrorRow], where: str) -> NoReturn:
     """Raise our word for a library's error, by the first row that fits; else the error itself."""
     for kind, make in table:
         if isinstance(error, kind):
@@ -130,55 +130,55 @@ def raise_ours(error: Exception, table: Sequence[Row], where: str) -> NoReturn:
     raise error
 
 
-def exception_of(refusal: Refusal) -> Exception:
-    """What to raise for a refusal."""
-    return _BY_CODE.get(refusal.code, _by_status)(refusal)
+def exception_of(answer: ErrorAnswer) -> Exception:
+    """What to raise for an error answer."""
+    return _BY_CODE.get(answer.code, _by_status)(answer)
 
 
-def reasons(refusal: Refusal) -> list[Reason]:
+def reasons(answer: ErrorAnswer) -> list[Reason]:
     """Why a transaction was canceled, action by action."""
-    found = refusal.fields.get("CancellationReasons") or []
+    found = answer.fields.get("CancellationReasons") or []
     return [
         Reason(each.get("Code") or "None", each.get("Message") or "", each.get("Item"))
         for each in found
     ]
 
 
-def _throttled(refusal: Refusal) -> Exception:
-    return Busy(f"DynamoDB is too busy: {refusal}", WireError(refusal))
+def _throttled(answer: ErrorAnswer) -> Exception:
+    return Busy(f"DynamoDB is too busy: {answer}", WireError(answer))
 
 
-def _failed(refusal: Refusal) -> Exception:
-    return lost(f"DynamoDB has no result: {refusal}", WireError(refusal))
+def _failed(answer: ErrorAnswer) -> Exception:
+    return lost(f"DynamoDB has no result: {answer}", WireError(answer))
 
 
-def _refused(advice: str) -> Callable[[Refusal], Exception]:
-    return lambda refusal: hopeless(f"{advice} ({refusal})", WireError(refusal))
+def _refused(advice: str) -> Callable[[ErrorAnswer], Exception]:
+    return lambda answer: hopeless(f"{advice} ({answer})", WireError(answer))
 
 
 _forbidden = _refused("The credentials do not allow this call: check the policy")
 
 
-def _by_status(refusal: Refusal) -> Exception:
-    if refusal.status >= 500:
-        return _failed(refusal)
-    if refusal.status == 429:
-        return _throttled(refusal)
-    if refusal.status in (401, 403):
-        return _forbidden(refusal)
-    if refusal.code:
-        return RequestInvalid(refusal)
-    return hopeless(f"This is not how DynamoDB answers: {refusal}", WireError(refusal))
+def _by_status(answer: ErrorAnswer) -> Exception:
+    if answer.status >= 500:
+        return _failed(answer)
+    if answer.status == 429:
+        return _throttled(answer)
+    if answer.status in (401, 403):
+        return _forbidden(answer)
+    if answer.code:
+        return RequestInvalid(answer)
+    return hopeless(f"This is not how DynamoDB answers: {answer}", WireError(answer))
 
 
-def _canceled(refusal: Refusal) -> Exception:
+def _canceled(answer: ErrorAnswer) -> Exception:
     """A transaction that met others, or no capacity, may pass when it is sent again."""
-    codes = {reason.code for reason in reasons(refusal)} - {"None"}
+    codes = {reason.code for reason in reasons(answer)} - {"None"}
     if codes and codes <= _PASSING_REASONS:
-        return StorageUnavailable(f"DynamoDB is too busy: {refusal}", WireError(refusal))
+        return StorageUnavailable(f"DynamoDB is too busy: {answer}", WireError(answer))
     if "ValidationError" in codes:
-        return RequestInvalid(refusal)
-    return TransactionCanceled(refusal)
+        return RequestInvalid(answer)
+    return TransactionCanceled(answer)
 
 
 _PASSING_REASONS = {"ThrottlingError", "ProvisionedThroughputExceeded", "TransactionConflict"}
@@ -211,7 +211,7 @@ _SIGNATURE = (
 NOT_BELIEVED = frozenset((*_EXPIRED, *_UNKNOWN, *_SIGNATURE))
 """Codes that say: we do not believe that it is you. A wrong clock may be why."""
 
-_BY_CODE: dict[str, Callable[[Refusal], Exception]] = {
+_BY_CODE: dict[str, Callable[[ErrorAnswer], Exception]] = {
     "ConditionalCheckFailedException": ConditionFailed,
     "TransactionCanceledException": _canceled,
     "ResourceNotFoundException": ResourceMissing,

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 
-class Charge(NamedTuple):
+class OperationUnits(NamedTuple):
     """What capacity was spent on. `index_name` is empty for the table itself."""
 
     operation: str
@@ -25,7 +25,7 @@ class Meter:
         self.calls: Counter[str] = Counter()
         self.requests: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
-        self.units: defaultdict[Charge, float] = defaultdict(float)
+        self.units: defaultdict[OperationUnits, float] = defaultdict(float)
 
     def count_request(self, operation: str, *, is_first: bool) -> None:
         """A request, which is the first of its call or not."""
@@ -47,7 +47,7 @@ class Meter:
         with self._lock:
             for each in consumed if isinstance(consumed, list) else [consumed]:
                 for index, units in _parts(each):
-                    self.units[Charge(operation, each["TableName"], index)] += units
+                    self.units[OperationUnits(operation, each["TableName"], index)] += units
 
 
 def _parts(consumed: Mapping[str, Any]) -> Iterator[tuple[str, float]]:

@@ -7,26 +7,26 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Generic, TypeVar
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
-class PerLoop(Generic[T]):
+class PerLoop(Generic[_T]):
     """Opens one `T` for each event loop that asks, however many tasks ask at once.
 
     What was opened is closed by `close`, or else by its loop when that ends: a suspended
     generator holds it open, and a loop closes its generators before itself.
     """
 
-    def __init__(self, make: Callable[[], AbstractAsyncContextManager[T]]) -> None:
+    def __init__(self, make: Callable[[], AbstractAsyncContextManager[_T]]) -> None:
         self._make = make
-        self._held: dict[asyncio.AbstractEventLoop, _Held[T]] = {}
+        self._held: dict[asyncio.AbstractEventLoop, _Held[_T]] = {}
 
-    def ready(self) -> T | None:
+    def ready(self) -> _T | None:
         """The `T` of the running loop, if that takes no waiting."""
         held = self._held.get(asyncio.get_running_loop())
         return held.opening.result() if held is not None and held.opening.done() else None
 
-    async def get(self) -> T:
+    async def get(self) -> _T:
         """The `T` of the running loop."""
         loop = asyncio.get_running_loop()
         held = self._held.get(loop) or self._open(loop)
@@ -37,7 +37,7 @@ class PerLoop(Generic[T]):
                 self._held.pop(loop, None)
             raise
 
-    def _open(self, loop: asyncio.AbstractEventLoop) -> _Held[T]:
+    def _open(self, loop: asyncio.AbstractEventLoop) -> _Held[_T]:
         for other in [each for each in self._held if each.is_closed()]:
             self._held.pop(other, None)
         held = self._held[loop] = _Held(self._make)
@@ -51,16 +51,16 @@ class PerLoop(Generic[T]):
             await held.keeper.aclose()
 
 
-class _Held(Generic[T]):
-    def __init__(self, make: Callable[[], AbstractAsyncContextManager[T]]) -> None:
+class _Held(Generic[_T]):
+    def __init__(self, make: Callable[[], AbstractAsyncContextManager[_T]]) -> None:
         self.keeper = _keep(make)
-        self.opening: asyncio.Future[T] = asyncio.ensure_future(_first(self.keeper))
+        self.opening: asyncio.Future[_T] = asyncio.ensure_future(_first(self.keeper))
 
 
-async def _first(keeper: AsyncGenerator[T, None]) -> T:
+async def _first(keeper: AsyncGenerator[_T, None]) -> _T:
     return await anext(keeper)
 
 
-async def _keep(make: Callable[[], AbstractAsyncContextManager[T]]) -> AsyncGenerator[T, None]:
+async def _keep(make: Callable[[], AbstractAsyncContextManager[_T]]) -> AsyncGenerator[_T, None]:
     async with make() as opened:
         yield opened

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from .errors import Refusal, lost
+from .errors import ErrorAnswer, lost
 
 _TARGET = "DynamoDB_20120810."
 _SHOWN_BODY_CHARS = 200
@@ -52,13 +52,13 @@ def request_body(parameters: Mapping[str, Any]) -> bytes:
     return text.encode()
 
 
-def read(operation: str, answer: Answer) -> dict[str, Any] | Refusal:
+def read_answer(operation: str, answer: Answer) -> dict[str, Any] | ErrorAnswer:
     """What an answer says. One that is damaged says nothing: what was asked may have happened."""
     checksum = answer.headers.get("x-amz-crc32")
     if checksum is not None and checksum != str(zlib.crc32(answer.body)):
         raise lost(f"{operation}: the checksum of the answer is wrong")
     if answer.status != 200:
-        return _refusal(operation, answer)
+        return _error_answer(operation, answer)
     try:
         return _decode(answer.body.decode().strip())
     except ValueError as error:
@@ -73,13 +73,13 @@ def _decode(text: str) -> dict[str, Any]:
     return content
 
 
-def _refusal(operation: str, answer: Answer) -> Refusal:
+def _error_answer(operation: str, answer: Answer) -> ErrorAnswer:
     fields = _fields(answer.body)
     kind = fields.get("__type") or answer.headers.get("x-amzn-errortype") or ""
     code = str(kind).rpartition("#")[2].partition(":")[0]
     shown = answer.body[:_SHOWN_BODY_CHARS].decode(errors="replace")
     message = fields.get("message") or fields.get("Message") or ("" if code else shown)
-    return Refusal(operation, answer.status, code, str(message), fields)
+    return ErrorAnswer(operation, answer.status, code, str(message), fields)
 
 
 def _fields(body: bytes) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from .http1 import request_bytes, request_head
 
 
-class Letterhead:
+class SharedHead:
     """What many requests have in common: a path, and headers, the last of which may go on."""
 
     def __init__(self, target: str, headers: Mapping[str, str]) -> None:
@@ -22,13 +22,13 @@ class Letterhead:
         return request_head(self._target, self._headers)
 
 
-class Request(NamedTuple):
+class SignedRequest(NamedTuple):
     """A POST. `signature` is how its last header goes on."""
 
-    letterhead: Letterhead
+    shared_head: SharedHead
     signature: str
     body: bytes
 
     def to_bytes(self) -> bytes:
         """All of it, as it is sent. Raises `Malformed`."""
-        return request_bytes(self.letterhead.text + self.signature.encode(), self.body)
+        return request_bytes(self.shared_head.text + self.signature.encode(), self.body)

@@ -20,7 +20,7 @@ from .errors import raise_ours, unsent
 from .http1 import Incoming
 from .protocol import Answer
 from .proxy import Proxy, connect_request, is_tunnel_open
-from .request import Request
+from .request import SignedRequest
 from .sockets import AFTER_SENDING, BEFORE_SENDING, is_fresh, listener, time_left_s, tune
 from .tls_in_tls import TlsInTls
 
@@ -37,7 +37,7 @@ class SocketEdge:
         self._pool = _Pool(endpoint, self._limits)
         self._pid = os.getpid()
 
-    async def send(self, request: Request) -> Answer:
+    async def send(self, request: SignedRequest) -> Answer:
         pool = self._current_pool()
         try:
             data = request.to_bytes()

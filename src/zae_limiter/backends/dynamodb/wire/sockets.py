@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from .errors import Row, hopeless, lost, unsent
+from .errors import ErrorRow, hopeless, lost, unsent
 from .http1 import Malformed
 from .proxy import ProxyRefused, proxy_refused
 
@@ -18,7 +18,7 @@ from .proxy import ProxyRefused, proxy_refused
 _PROBE_AFTER_IDLE_S = 60
 _KEPT_IDLE_S = 240.0
 
-BEFORE_SENDING: tuple[Row, ...] = (
+BEFORE_SENDING: tuple[ErrorRow, ...] = (
     (ssl.SSLCertVerificationError, hopeless),
     (ProxyRefused, proxy_refused),
     (OSError, unsent),
@@ -27,7 +27,7 @@ BEFORE_SENDING: tuple[Row, ...] = (
 )
 """While nothing of a request is sent, nothing can have happened."""
 
-AFTER_SENDING: tuple[Row, ...] = ((OSError, lost), (Malformed, lost))
+AFTER_SENDING: tuple[ErrorRow, ...] = ((OSError, lost), (Malformed, lost))
 """A connection that breaks may break after the service has acted: also one that was kept
 from before, and also without a byte of an answer."""
 

@@ -23,7 +23,7 @@ from .http1 import Incoming, Malformed
 from .per_loop import PerLoop
 from .protocol import Answer
 from .proxy import Proxy, connect_request, is_tunnel_open
-from .request import Request
+from .request import SignedRequest
 from .sockets import AFTER_SENDING, BEFORE_SENDING, is_fresh, listener, tune
 
 _NEXT_ADDRESS_AFTER_S = 0.25
@@ -38,7 +38,7 @@ class StreamEdge:
         self._endpoint = endpoint
         self._pools = PerLoop(partial(_Pool, endpoint, limits or Limits()))
 
-    async def send(self, request: Request) -> Answer:
+    async def send(self, request: SignedRequest) -> Answer:
         pool = self._pools.ready() or await self._pools.get()
         try:
             data = request.to_bytes()

@@ -12,9 +12,9 @@ from ....ports.io import Io
 from .credentials import Access, Grant
 from .edge import Edge
 from .endpoint import Endpoint
-from .errors import NOT_BELIEVED, Refusal, exception_of
-from .protocol import read, request_body, request_headers
-from .request import Letterhead, Request
+from .errors import NOT_BELIEVED, ErrorAnswer, exception_of
+from .protocol import read_answer, request_body, request_headers
+from .request import SharedHead, SignedRequest
 from .server_clock import ServerClock
 from .signer import Stamp, make_stamp
 
@@ -28,7 +28,7 @@ class _Kept(NamedTuple):
     second: int
     grant: Grant
     stamp: Stamp
-    letterhead: Letterhead
+    shared_head: SharedHead
 
 
 def _keep(grant: Grant, operation: str, second: int) -> _Kept:
@@ -38,7 +38,7 @@ def _keep(grant: Grant, operation: str, second: int) -> _Kept:
     forwarder = endpoint.forwarder
     unsigned = {**_UNSIGNED, **forwarder.headers} if forwarder else _UNSIGNED
     headers = {**stamp.sent, **unsigned, "authorization": stamp.proof}
-    return _Kept(second, grant, stamp, Letterhead(endpoint.request_target, headers))
+    return _Kept(second, grant, stamp, SharedHead(endpoint.request_target, headers))
 
 
 class Transport(Protocol):
@@ -76,11 +76,11 @@ class SignedTransport:
         body = request_body(parameters)
         offset_s = self._clock.offset_s
         found = await self._post(operation, body)
-        if not isinstance(found, Refusal):
+        if not isinstance(found, ErrorAnswer):
             return found
         if self._told_the_time(found, offset_s):
             found = await self._post(operation, body)
-        if isinstance(found, Refusal):
+        if isinstance(found, ErrorAnswer):
             raise exception_of(found)
         return found
 
@@ -88,11 +88,11 @@ class SignedTransport:
         if self._edge is not None:
             await self._edge.close()
 
-    def _told_the_time(self, refusal: Refusal, offset_s: float) -> bool:
+    def _told_the_time(self, answer: ErrorAnswer, offset_s: float) -> bool:
         """Whether we had signed with a wrong time, and know the right one from this refusal."""
-        return refusal.code in NOT_BELIEVED and self._clock.offset_s != offset_s
+        return answer.code in NOT_BELIEVED and self._clock.offset_s != offset_s
 
-    async def _post(self, operation: str, body: bytes) -> dict[str, Any] | Refusal:
+    async def _post(self, operation: str, body: bytes) -> dict[str, Any] | ErrorAnswer:
         grant = self._access.ready()
         if grant is None:
             grant = await self._io.offload(self._access.obtain)
@@ -100,14 +100,14 @@ class SignedTransport:
         sent_s = self._now_s()
         answer = await edge.send(self._signed(grant, operation, body, sent_s))
         self._clock.observe(answer.headers.get("date"), sent_s, self._now_s())
-        return read(operation, answer)
+        return read_answer(operation, answer)
 
-    def _signed(self, grant: Grant, operation: str, body: bytes, now_s: float) -> Request:
+    def _signed(self, grant: Grant, operation: str, body: bytes, now_s: float) -> SignedRequest:
         second = int(now_s + self._clock.offset_s)
         kept = self._kept.get(operation)
         if kept is None or kept.second != second or kept.grant is not grant:
             kept = self._kept[operation] = _keep(grant, operation, second)
-        return Request(kept.letterhead, kept.stamp.signature(body), body)
+        return SignedRequest(kept.shared_head, kept.stamp.signature(body), body)
 
     def _open(self, endpoint: Endpoint) -> Edge:
         with self._lock:
