@@ -1,4 +1,4 @@
-"""Exchanges through aiobotocore: `botocore_transport` for asyncio."""
+"""This transport sends calls through aiobotocore: `botocore_transport` for asyncio."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .server_clock import ServerClock
 
 
 class AiobotocoreTransport:
-    """One client for each event loop."""
+    """This transport opens one aiobotocore client for each event loop."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class AiobotocoreTransport:
 
 
 def _connection(message: str, error: BaseException) -> Exception:
-    """aiobotocore says the same for a connection that was never made and one that broke."""
+    """Tell a connection that was never made from a broken one: aiobotocore names both alike."""
     inner = getattr(error, "kwargs", {}).get("error")
     never_made = isinstance(inner, ClientConnectorError)
     return (unsent if never_made else lost)(message, error)

@@ -1,7 +1,7 @@
-"""Exchanges through botocore, for those who patch or trace it.
+"""This transport sends calls through botocore, for applications that patch or trace it.
 
-It is slower than our own transport by a multiple. In return everything works that hooks
-into botocore, such as moto's `mock_aws` or X-Ray. Its own retries are off.
+botocore takes a multiple of the CPU time of our own transport. In return, everything works that
+hooks into botocore, such as moto's `mock_aws` or X-Ray. botocore's own retries are off.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from .server_clock import ServerClock
 
 
 class BotocoreTransport:
-    """Blocks, and never suspends. Threads share one client; a forked child makes its own."""
+    """This transport blocks and never suspends. Threads share one client; a forked child makes
+    its own."""
 
     def __init__(
         self,
@@ -80,7 +81,7 @@ class BotocoreTransport:
 
 
 def new_client(session: Any, region: str | None, endpoint_url: str | None, config: Any) -> Any:
-    """A client of this session. Times in answers stay the numbers that were sent."""
+    """Open a client of a session. Times in answers stay the numbers that were sent."""
     factory = session.get_component("response_parser_factory")
     factory.set_parser_defaults(timestamp_parser=lambda value: value)
     region = find_region(session, region)
@@ -90,7 +91,7 @@ def new_client(session: Any, region: str | None, endpoint_url: str | None, confi
 
 
 def settings(limits: Limits) -> dict[str, Any]:
-    """The same limits as our own transport, and one attempt."""
+    """Return botocore's options for these limits, and for one attempt."""
     return {
         "connect_timeout": limits.connect_timeout_s,
         "read_timeout": limits.read_timeout_s,
@@ -100,14 +101,14 @@ def settings(limits: Limits) -> dict[str, Any]:
 
 
 def content_of(response: dict[str, Any], clock: ServerClock, sent_s: float) -> dict[str, Any]:
-    """The operation's own part of a response."""
+    """Return the operation's own part of a response, and show its date to the clock."""
     headers = response.pop("ResponseMetadata", {}).get("HTTPHeaders", {})
     clock.observe(headers.get("date"), sent_s, time.time())
     return response
 
 
 def raise_translated(operation: str, error: Exception, rows: tuple[ErrorRow, ...] = ()) -> NoReturn:
-    """Raise our word for an error of botocore; `rows` come before those that are always right."""
+    """Raise our exception for an error of botocore. `rows` come before the rows for all drivers."""
     if not isinstance(error, exceptions.ClientError):
         raise_ours(error, (*rows, *_ERRORS), operation)
     if error.operation_name != operation:
@@ -118,7 +119,7 @@ def raise_translated(operation: str, error: Exception, rows: tuple[ErrorRow, ...
 def _error_answer(operation: str, response: Mapping[str, Any]) -> ErrorAnswer:
     status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     error = response.get("Error", {})
-    # Where an answer has no code, botocore puts the status in its place.
+    # botocore puts the status in place of a code that is missing.
     code = "" if error.get("Code") == str(status) else error.get("Code", "")
     return ErrorAnswer(operation, status, code, error.get("Message", ""), response)
 

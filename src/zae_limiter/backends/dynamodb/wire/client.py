@@ -1,4 +1,4 @@
-"""Calls to DynamoDB, for both drivers."""
+"""The client makes calls to DynamoDB, for both drivers."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from .transport import Transport
 
 
 class DynamoClient:
-    """A transport with retries where they do no harm, and a meter.
+    """A client adds retries with backoff, and a meter, to a transport.
 
-    Sent again is only what DynamoDB was too busy for and what never left. A call whose
-    outcome is unknown is the caller's to repeat or not.
+    A request is sent again only if DynamoDB was too busy for it, or if it never left this
+    machine. Where the outcome is unknown, the caller decides whether the call is idempotent.
     """
 
     def __init__(
@@ -32,8 +32,8 @@ class DynamoClient:
         self._offset_s = 0.0
 
     async def call(self, operation: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """`operation` is DynamoDB's name for it, such as `UpdateItem`; parameters and result
-        are its JSON. Raises as `errors` says."""
+        """Carry out an operation, such as `UpdateItem`. Parameters and result are its JSON.
+        Raises as `errors` says."""
         began_ms = self.io.now_ms()
         try:
             return await self._once(operation, parameters, is_first=True)
@@ -47,7 +47,7 @@ class DynamoClient:
         error: StorageUnavailable,
         began_ms: int,
     ) -> dict[str, Any]:
-        """Wait and send, for as long as that makes sense."""
+        """Repeat a request until it succeeds, must not be repeated, or the backoff is used up."""
         backoff = self._backoff.patient if isinstance(error, Busy) else self._backoff
         deadline_ms = began_ms + 1000 * backoff.deadline_s
         for wait_s in delays(backoff, self.io.entropy):
@@ -63,7 +63,7 @@ class DynamoClient:
         raise error
 
     async def close(self) -> None:
-        """Let go of connections. Closing twice does nothing."""
+        """Close the connections. Closing twice does nothing."""
         await self._transport.close()
 
     async def _once(
@@ -83,6 +83,6 @@ class DynamoClient:
         return content
 
     def _correct_clock(self) -> None:
-        """Refills are reckoned by the time of the store, if ours is clearly wrong."""
+        """Set our time to the server's, if ours is clearly wrong: buckets refill by that time."""
         self._offset_s = self.clock.offset_s
         self.io.correct(self.clock.offset_ms)

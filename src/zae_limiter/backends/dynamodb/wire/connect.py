@@ -1,7 +1,7 @@
-"""Choosing the parts of a client.
+"""This module chooses the parts of a client.
 
-Requests are carried by edges of our own: one POST at a time over a kept connection needs little
-of HTTP, and a general client spends several times the CPU on the rest.
+Edges of our own carry the requests: one POST at a time over a keep-alive connection needs little
+of HTTP, and a general HTTP client spends several times the CPU on the rest.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def open_client(
     transport: str | None = None,
     limits: Limits | None = None,
 ) -> DynamoClient:
-    """A client for the blocking driver or for asyncio. Nothing is asked or opened yet.
+    """Open a client for the blocking driver or for asyncio. Nothing is sent yet.
 
     `transport` is "wire", our own, or "botocore"; the default is `ZAEL_TRANSPORT`, else ours.
     """
@@ -48,13 +48,13 @@ def open_client(
 def signed(
     io: Io, clock: ServerClock, access: Access, *, blocking: bool, limits: Limits | None = None
 ) -> SignedTransport:
-    """Our own transport."""
+    """Build our own transport."""
     make = partial(open_edge, blocking=blocking, limits=limits)
     return SignedTransport(io, access, make, clock)
 
 
 def open_edge(endpoint: Endpoint, *, blocking: bool, limits: Limits | None = None) -> Edge:
-    """An edge for the blocking driver or for asyncio. Nothing is connected yet."""
+    """Build an edge for the blocking driver or for asyncio. Nothing is connected yet."""
     if blocking:
         from .socket_edge import SocketEdge
 

@@ -1,4 +1,4 @@
-"""Who calls, and where: found by botocore in the places where AWS keeps such things."""
+"""botocore finds region, endpoint, credentials and proxy in the places that boto3 reads."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from .errors import hopeless
 from .proxy import parse_proxy
 from .signer import Credentials
 
-# To ask credentials whether they are about to expire takes longer than to sign with them.
-# They say so minutes before.
+# Credentials know minutes ahead that they expire. Asking them for each request would take
+# longer than signing it.
 _TRUSTED_S = 1.0
 
 
 class Grant(NamedTuple):
-    """All that a request needs besides its content."""
+    """A grant holds all that a request needs besides its content."""
 
     region: str
     endpoint: Endpoint
@@ -29,8 +29,8 @@ class Grant(NamedTuple):
 
 
 class Access:
-    """Finds region, endpoint and credentials once, when they are first needed, and renews
-    credentials that expire. One for each repository; threads may share it."""
+    """`Access` finds region, endpoint and credentials when they are first needed, and renews
+    credentials that expire. Each repository has one; threads may share it."""
 
     def __init__(
         self, region: str | None = None, endpoint_url: str | None = None, session: Any = None
@@ -43,7 +43,7 @@ class Access:
         self._last: tuple[Grant, float] | None = None
 
     def ready(self) -> Grant | None:
-        """A grant, if that takes no waiting: everything is found and nothing is about to expire."""
+        """Return a grant if that takes no waiting: all is found and nothing is about to expire."""
         now_s = time.monotonic()
         if self._last is not None and now_s < self._last[1]:
             return self._last[0]
@@ -58,7 +58,7 @@ class Access:
         return grant
 
     def obtain(self) -> Grant:
-        """A grant, which may take a while: files, processes and other services are asked."""
+        """Return a grant. This may take a while: botocore asks files, processes and services."""
         from botocore.exceptions import BotoCoreError, ClientError, ProfileNotFound
 
         try:
@@ -72,7 +72,7 @@ class Access:
             raise hopeless(f"AWS credentials cannot be had: {error}", error) from error
 
     def session(self) -> Any:
-        """The botocore session that everything is asked of."""
+        """Return the botocore session, and open it first if needed."""
         if self._session is None:
             import botocore.session
 
@@ -80,7 +80,7 @@ class Access:
         return self._session
 
     def _find(self) -> tuple[str, Endpoint, Any]:
-        """Whoever comes first does it; the others wait and find it done."""
+        """Ask botocore once (single-flight): threads that come meanwhile wait for the answer."""
         with self._lock:
             if self._found is None:
                 session = self.session()
@@ -92,7 +92,7 @@ class Access:
 
 
 def find_region(session: Any, region: str | None = None) -> str:
-    """The region: given, of the environment, or of the profile."""
+    """Return the region that was given, or that of the environment, or that of the profile."""
     found = region or os.environ.get("AWS_REGION") or session.get_config_variable("region")
     if not found:
         raise ValidationError(
@@ -102,7 +102,7 @@ def find_region(session: Any, region: str | None = None) -> str:
 
 
 def _find_endpoint_url(session: Any, region: str) -> str:
-    # A client knows about AWS_ENDPOINT_URL[_DYNAMODB], partitions, FIPS and dual stack.
+    # botocore's client knows AWS_ENDPOINT_URL[_DYNAMODB], partitions, FIPS and dual stack.
     client = session.create_client("dynamodb", region_name=region)
     try:
         return str(client.meta.endpoint_url)
@@ -111,7 +111,7 @@ def _find_endpoint_url(session: Any, region: str) -> str:
 
 
 def _with_route(endpoint: Endpoint, session: Any) -> Endpoint:
-    """Trust whom boto3 trusts, and go through the proxy that it would go through."""
+    """Give an endpoint the authorities that boto3 trusts and the proxy that boto3 would use."""
     from botocore.httpsession import get_cert_path
     from botocore.utils import get_environ_proxies
 
@@ -131,7 +131,7 @@ def _find_credentials(session: Any) -> Any:
 
 
 def missing_credentials() -> StorageUnavailable:
-    """No provider of botocore has any."""
+    """Build the error for a machine on which botocore finds no credentials."""
     return hopeless(
         "No AWS credentials found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY,"
         " choose an AWS_PROFILE, or give the machine a role"

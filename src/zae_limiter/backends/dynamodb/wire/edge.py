@@ -1,4 +1,4 @@
-"""What carries bytes to the service and back."""
+"""An edge carries requests to the service and answers back."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from .request import SignedRequest
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long an edge waits for a connection, and then for each sign of life; and how many
-    connections it holds."""
+    """Limits bound the time an edge waits for a connection, the time it then waits for each next
+    byte, and the size of its connection pool."""
 
     connect_timeout_s: float = 2.0
     read_timeout_s: float = 4.0
@@ -20,15 +20,15 @@ class Limits:
 
 
 class Edge(Protocol):
-    """An HTTP library, reduced to one verb.
+    """An edge is an HTTP client with one verb.
 
-    Connections are kept open and used again. Failures are raised as `StorageUnavailable`:
-    not ambiguous when the request surely was not sent, ambiguous otherwise. A request that is
-    under way is not abandoned: a cancellation is held back until its outcome is known.
+    It keeps connections alive and uses them again. It raises failures as `StorageUnavailable`:
+    not ambiguous if no byte of the request was sent, ambiguous otherwise. It does not abandon a
+    request that was sent: a cancellation is held back until the outcome is known.
     """
 
     async def send(self, request: SignedRequest) -> Answer:
-        """POST, once."""
+        """Send a request once, and return the answer."""
 
     async def close(self) -> None:
-        """Let go of the connections. It may be used again afterwards."""
+        """Close the connections. The edge may be used again afterwards."""

@@ -1,4 +1,4 @@
-"""Where requests go."""
+"""An endpoint says where requests go, and through which proxy."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _SAFE_IN_PATH = "/%~!$&'()*+,;=:@"
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """The address of a DynamoDB, and how to get there: with which trust, through which proxy.
+    """An endpoint is the address of a DynamoDB, with the trust for TLS and the proxy on the way.
 
-    `host` is what both the Host header and the signature say.
+    `host` stands in the Host header and in the signature.
     """
 
     scheme: str
@@ -28,28 +28,28 @@ class Endpoint:
 
     @property
     def origin(self) -> str:
-        """Scheme, host and port."""
+        """Return scheme, host and port."""
         return f"{self.scheme}://{self.host}"
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port to connect to."""
+        """Return host and port to connect to."""
         parts = urlsplit(self.origin)
         return parts.hostname or "", parts.port or _DEFAULT_PORTS[self.scheme]
 
     @property
     def tunnel(self) -> Proxy | None:
-        """The proxy, where it opens tunnels: an endpoint with TLS cannot be had otherwise."""
+        """Return the proxy if it must open tunnels, as it must to an endpoint with TLS."""
         return self.proxy if self.tls is not None else None
 
     @property
     def forwarder(self) -> Proxy | None:
-        """The proxy, where it reads and forwards requests: an endpoint without TLS."""
+        """Return the proxy if it forwards requests, as it does to an endpoint without TLS."""
         return self.proxy if self.tls is None else None
 
     @property
     def request_target(self) -> str:
-        """The target of a request line: a proxy that forwards must be told the whole URL."""
+        """Return the target of a request line: the whole URL for a proxy that forwards."""
         return self.origin + self.path if self.forwarder else self.path
 
     def __str__(self) -> str:
@@ -57,7 +57,7 @@ class Endpoint:
 
 
 def parse_endpoint(url: str) -> Endpoint:
-    """Understand an endpoint URL."""
+    """Read an endpoint URL."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -73,7 +73,7 @@ def parse_endpoint(url: str) -> Endpoint:
 
 
 def _normal_path(path: str) -> str:
-    """Without empty and dot segments, as the service sees it when it checks a signature."""
+    """Drop empty and dot segments, as the service does when it checks a signature."""
     kept: list[str] = []
     for segment in path.split("/"):
         if segment == "..":

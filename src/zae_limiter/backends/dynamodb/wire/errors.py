@@ -1,20 +1,20 @@
-"""What can go wrong between us and DynamoDB, by table.
+"""Tables translate every failure of a call into an exception of ours.
 
-core.StorageUnavailable        the call was not carried out, or nobody knows
+core.StorageUnavailable        the call was not carried out, or its outcome is unknown
 ├── retryable, not ambiguous   throttled (`Busy`); met another transaction; never sent (refused,
-│                              no address, connect timeout)
+│                              no address, connect timeout, proxy overloaded)
 ├── retryable, ambiguous       no or broken answer (timeout, reset, checksum), status 5xx,
 │                              a transaction that is still under way
 └── not retryable              credentials missing, expired or unknown; wrong signature;
-                               access denied; whoever answers is not DynamoDB
-WireError                      DynamoDB answered, and had not done it
+                               access denied; proxy refuses; the server is not DynamoDB
+WireError                      DynamoDB answered that it has not carried out the call
 ├── ConditionFailed            with the item that was found instead
 ├── TransactionCanceled        with a reason for each of its actions
 ├── ResourceMissing            no such table (yet)
 ├── ResourceInUse              the table exists, or is being changed
 └── RequestInvalid             a bug on our side: it surfaces as it is
 
-The `cause` of a `StorageUnavailable` that DynamoDB answered is a `WireError` with the code.
+Where DynamoDB answered, the `cause` of a `StorageUnavailable` is a `WireError` with the code.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SHOWN_MESSAGE_CHARS = 500
 
 @dataclass(frozen=True, slots=True)
 class ErrorAnswer:
-    """An answer other than success. `fields` is its whole JSON body."""
+    """An error answer says why DynamoDB refused a call. `fields` is the whole JSON body."""
 
     operation: str
     status: int
@@ -46,7 +46,7 @@ class ErrorAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why one action of a transaction was not carried out; `code` is "None" where it could be."""
+    """A reason says why an action of a transaction failed; `code` is "None" if it did not."""
 
     code: str
     message: str = ""
@@ -54,11 +54,11 @@ class Reason:
 
 
 class Busy(StorageUnavailable):
-    """DynamoDB bears no more of this at the moment."""
+    """DynamoDB throttles the call: it takes no more such requests at the moment."""
 
 
 class WireError(Exception):
-    """DynamoDB answered, and had not done it."""
+    """DynamoDB answered that it has not carried out the call."""
 
     def __init__(self, answer: ErrorAnswer) -> None:
         super().__init__(str(answer))
@@ -66,7 +66,7 @@ class WireError(Exception):
 
     @property
     def code(self) -> str:
-        """The service's name for the error."""
+        """Return the service's name for the error."""
         return self.answer.code
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -78,7 +78,7 @@ class ConditionFailed(WireError):
 
     @property
     def item(self) -> Item | None:
-        """The item as it is, if the request asked for `ALL_OLD` and there is one."""
+        """Return the item that was found, if the request asked for `ALL_OLD` and there is one."""
         return self.answer.fields.get("Item")
 
 
@@ -87,12 +87,12 @@ class TransactionCanceled(WireError):
 
     @property
     def reasons(self) -> list[Reason]:
-        """One for each action, in order."""
+        """Return a reason for each action, in order."""
         return reasons(self.answer)
 
 
 class ResourceMissing(WireError):
-    """The table, or what else was named, does not exist."""
+    """The table or index does not exist."""
 
 
 class ResourceInUse(WireError):
@@ -104,26 +104,26 @@ class RequestInvalid(WireError):
 
 
 def unsent(message: str, cause: BaseException | None = None) -> StorageUnavailable:
-    """Nothing was sent, so nothing can have happened."""
+    """Build the error for a request that was not sent: it had no effect."""
     return StorageUnavailable(message, cause)
 
 
 def lost(message: str, cause: BaseException | None = None) -> StorageUnavailable:
-    """It was sent, and nobody knows what happened."""
+    """Build the error for a request that was sent, but whose outcome is unknown."""
     return StorageUnavailable(message, cause, ambiguous=True)
 
 
 def hopeless(message: str, cause: BaseException | None = None) -> StorageUnavailable:
-    """Nothing happened, and sending it again will not help."""
+    """Build the error for a request that had no effect and would fail again."""
     return StorageUnavailable(message, cause, retryable=False)
 
 
 ErrorRow = tuple[type[Exception], Callable[[str, BaseException], Exception]]
-"""A kind of error of some library, and what we make of it and of a message."""
+"""A row maps a library's exception class to the function that builds our exception."""
 
 
 def raise_ours(error: Exception, table: Sequence[ErrorRow], where: str) -> NoReturn:
-    """Raise our word for a library's error, by the first row that fits; else the error itself."""
+    """Raise our exception for a library's, by the first row that fits; else the error itself."""
     for kind, make in table:
         if isinstance(error, kind):
             raise make(f"{where}: {str(error) or type(error).__name__}", error) from error
@@ -131,12 +131,12 @@ def raise_ours(error: Exception, table: Sequence[ErrorRow], where: str) -> NoRet
 
 
 def exception_of(answer: ErrorAnswer) -> Exception:
-    """What to raise for an error answer."""
+    """Return the exception for an error answer."""
     return _BY_CODE.get(answer.code, _by_status)(answer)
 
 
 def reasons(answer: ErrorAnswer) -> list[Reason]:
-    """Why a transaction was canceled, action by action."""
+    """List why a transaction was canceled, action by action."""
     found = answer.fields.get("CancellationReasons") or []
     return [
         Reason(each.get("Code") or "None", each.get("Message") or "", each.get("Item"))
@@ -172,7 +172,7 @@ def _by_status(answer: ErrorAnswer) -> Exception:
 
 
 def _canceled(answer: ErrorAnswer) -> Exception:
-    """A transaction that met others, or no capacity, may pass when it is sent again."""
+    """A transaction that met another transaction, or no capacity, may succeed when retried."""
     codes = {reason.code for reason in reasons(answer)} - {"None"}
     if codes and codes <= _PASSING_REASONS:
         return StorageUnavailable(f"DynamoDB is too busy: {answer}", WireError(answer))
@@ -209,7 +209,7 @@ _SIGNATURE = (
     "SignatureDoesNotMatch",
 )
 NOT_BELIEVED = frozenset((*_EXPIRED, *_UNKNOWN, *_SIGNATURE))
-"""Codes that say: we do not believe that it is you. A wrong clock may be why."""
+"""These codes mean that AWS rejects the signature or the key. A wrong clock may be the cause."""
 
 _BY_CODE: dict[str, Callable[[ErrorAnswer], Exception]] = {
     "ConditionalCheckFailedException": ConditionFailed,

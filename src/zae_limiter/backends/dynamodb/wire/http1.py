@@ -1,4 +1,4 @@
-"""HTTP/1.1 without a network: requests to bytes, and answers from bytes, however they come."""
+"""This module writes HTTP/1.1 requests and reads answers, without any I/O."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Steps = Generator[None, None, Answer]
 
 
 class Malformed(Exception):
-    """This is not HTTP, or not a whole message."""
+    """The bytes are not HTTP, or not a whole message."""
 
 
 class Head(NamedTuple):
-    """What an answer says of itself. Names of headers are in lower case."""
+    """The head of an answer holds status and headers. Names of headers are in lower case."""
 
     status: int
     headers: dict[str, str]
@@ -31,8 +31,8 @@ class Head(NamedTuple):
 
 
 def request_head(target: str, headers: Mapping[str, str], method: str = "POST") -> bytes:
-    """The head of a request up to the end of its last header: more of that may follow. A header
-    that breaks out of its line is `Malformed`."""
+    """Write the head of a request, without the end of its last header: a caller may append to
+    that. A header that breaks out of its line is `Malformed`."""
     lines = [f"{name}: {value}" for name, value in headers.items()]
     if _has_break(lines):
         raise Malformed("a header of the request holds a line break: check the credentials")
@@ -40,7 +40,7 @@ def request_head(target: str, headers: Mapping[str, str], method: str = "POST") 
 
 
 def request_bytes(head: bytes, body: bytes) -> bytes:
-    """A POST, as it is sent."""
+    """Write a whole request from its head and body."""
     return b"%b\r\ncontent-length: %d\r\n\r\n%b" % (head, len(body), body)
 
 
@@ -50,10 +50,10 @@ def _has_break(lines: Sequence[str]) -> bool:
 
 
 class Incoming:
-    """An answer that is still coming: feed it what arrives until it is whole.
+    """A reader takes the bytes of one answer as they arrive, until the answer is whole.
 
-    `keeps_open`: the connection may carry another request, because the other end says so and
-    has said no more than it was asked.
+    `keeps_open` says whether the connection may carry another request: the server keeps it alive
+    and has sent nothing after the answer.
     """
 
     def __init__(self) -> None:
@@ -65,14 +65,14 @@ class Incoming:
         self._steps: Steps | None = None
 
     def feed(self, data: bytes) -> Answer | None:
-        """Take what has arrived; the answer when it is whole. Raises `Malformed`."""
+        """Take bytes, and return the answer when it is whole. Raises `Malformed`."""
         if self._is_whole:
             self.keeps_open = self.keeps_open and not data
             return None
         return (self._steps is None and self._at_once(data)) or self._advance(data)
 
     def end(self) -> Answer:
-        """The other end has closed: the answer if that makes it whole, else `Malformed`."""
+        """Return the answer if the end of the connection makes it whole, else raise `Malformed`."""
         self._is_closed = True
         answer = self._advance(b"")
         if answer is None:
@@ -81,7 +81,7 @@ class Incoming:
         return answer
 
     def _at_once(self, data: bytes) -> Answer | None:
-        """The usual case: one piece is a whole answer."""
+        """Read an answer that came in one piece, as most do."""
         end = data.find(b"\r\n\r\n", 0, LONGEST_HEAD_BYTES)
         if end < 0:
             return None
@@ -121,7 +121,7 @@ class Incoming:
         return self._done(head, body)
 
     def _up_to(self, mark: bytes, longest_bytes: int) -> Generator[None, None, bytes]:
-        """What comes before the mark, which is skipped."""
+        """Return the bytes before a mark, and skip the mark."""
         while (end := self._data.find(mark, self._at, self._at + longest_bytes)) < 0:
             if len(self._data) - self._at >= longest_bytes:
                 raise Malformed("the answer has an endless line or head")
@@ -158,7 +158,7 @@ class Incoming:
 
 
 def parse_head(data: bytes) -> Head:
-    """Understand the head of an answer, the empty line at its end aside."""
+    """Read the head of an answer, without the empty line at its end."""
     lines = data.decode("latin-1").split("\r\n")
     if _has_break(lines):
         raise Malformed("a line of the answer's head is broken")
@@ -176,7 +176,7 @@ def parse_head(data: bytes) -> Head:
 
 
 def body_framing(head: Head) -> int | Literal["chunked", "until closed"]:
-    """How to know where the body ends: its length, or how else."""
+    """Tell where the body ends: after so many bytes, by chunks, or when the server closes."""
     coding = head.headers.get("transfer-encoding")
     length = head.headers.get("content-length")
     if head.status in _WITHOUT_BODY:

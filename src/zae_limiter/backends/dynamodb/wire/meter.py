@@ -1,4 +1,4 @@
-"""Counts what was asked of DynamoDB and what it cost. Tests and benchmarks read it."""
+"""The meter counts requests and capacity units. Tests and benchmarks read it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 
 class OperationUnits(NamedTuple):
-    """What capacity was spent on. `index_name` is empty for the table itself."""
+    """A key of `Meter.units` names the operation and the table or index that used units.
+    `index_name` is empty for the table itself."""
 
     operation: str
     table_name: str
@@ -17,8 +18,8 @@ class OperationUnits(NamedTuple):
 
 
 class Meter:
-    """Calls by operation, requests sent for them, the units that answers tell of, and requests
-    whose condition failed: for those no answer tells of units, though AWS bills them."""
+    """The meter counts calls by operation, requests sent for them, capacity units that answers
+    report, and failed conditions: AWS bills those too, but reports no units for them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -28,19 +29,19 @@ class Meter:
         self.units: defaultdict[OperationUnits, float] = defaultdict(float)
 
     def count_request(self, operation: str, *, is_first: bool) -> None:
-        """A request, which is the first of its call or not."""
+        """Count a request, and a call if the request is its first."""
         with self._lock:
             self.requests[operation] += 1
             if is_first:
                 self.calls[operation] += 1
 
     def count_refused(self, operation: str) -> None:
-        """A condition of a request failed."""
+        """Count a request whose condition failed."""
         with self._lock:
             self.refused[operation] += 1
 
     def count_units(self, operation: str, content: Mapping[str, Any]) -> None:
-        """What an answer says it cost, if it does."""
+        """Count the capacity units that an answer reports, if it does."""
         consumed = content.get("ConsumedCapacity")
         if not consumed:
             return
@@ -51,7 +52,7 @@ class Meter:
 
 
 def _parts(consumed: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    """The table's own units, then those of each index."""
+    """Yield the table's own units, then the units of each index."""
     yield "", consumed.get("Table", consumed).get("CapacityUnits", 0)
     for kind in ("LocalSecondaryIndexes", "GlobalSecondaryIndexes"):
         for index, spent in consumed.get(kind, {}).items():

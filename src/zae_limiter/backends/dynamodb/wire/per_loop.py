@@ -1,4 +1,4 @@
-"""Things that belong to one event loop each."""
+"""`PerLoop` keeps one resource for each event loop, such as a connection pool."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _T = TypeVar("_T")
 
 
 class PerLoop(Generic[_T]):
-    """Opens one `T` for each event loop that asks, however many tasks ask at once.
+    """`PerLoop` opens one resource for each event loop that asks, however many tasks ask at once.
 
-    What was opened is closed by `close`, or else by its loop when that ends: a suspended
-    generator holds it open, and a loop closes its generators before itself.
+    `close` closes the resource, or else its loop does when that ends: a suspended generator
+    holds the resource open, and a loop closes its generators before itself.
     """
 
     def __init__(self, make: Callable[[], AbstractAsyncContextManager[_T]]) -> None:
@@ -22,12 +22,12 @@ class PerLoop(Generic[_T]):
         self._held: dict[asyncio.AbstractEventLoop, _Held[_T]] = {}
 
     def ready(self) -> _T | None:
-        """The `T` of the running loop, if that takes no waiting."""
+        """Return the resource of the running loop, if that takes no waiting."""
         held = self._held.get(asyncio.get_running_loop())
         return held.opening.result() if held is not None and held.opening.done() else None
 
     async def get(self) -> _T:
-        """The `T` of the running loop."""
+        """Return the resource of the running loop, and open it first if needed."""
         loop = asyncio.get_running_loop()
         held = self._held.get(loop) or self._open(loop)
         try:
@@ -44,7 +44,7 @@ class PerLoop(Generic[_T]):
         return held
 
     async def close(self) -> None:
-        """Close that of the running loop, if there is one."""
+        """Close the resource of the running loop, if it has one."""
         held = self._held.pop(asyncio.get_running_loop(), None)
         if held is not None:
             await asyncio.wait((held.opening,))

@@ -1,4 +1,4 @@
-"""DynamoDB's JSON 1.0 protocol: requests to bytes, answers to values."""
+"""This module turns calls into JSON requests, and JSON answers into values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHOWN_BODY_CHARS = 200
 
 
 class Answer(NamedTuple):
-    """One HTTP response. Header names are found in lower case."""
+    """An HTTP answer has status, headers and body. Names of headers are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -23,7 +23,7 @@ class Answer(NamedTuple):
 
 
 def request_headers(operation: str) -> dict[str, str]:
-    """What a request for this operation says of itself, before it is signed."""
+    """Return the headers of a request for an operation, before it is signed."""
     return {
         "content-type": "application/x-amz-json-1.0",
         "x-amz-target": _TARGET + operation,
@@ -31,11 +31,11 @@ def request_headers(operation: str) -> dict[str, str]:
 
 
 class SelfEncoded(Mapping[str, Any]):
-    """Parameters that know their own JSON, because most of it is the same each time."""
+    """Such parameters write their own JSON, because most of it is equal for all calls."""
 
     @abstractmethod
     def to_json(self) -> str:
-        """The JSON of the mapping."""
+        """Return the JSON of the mapping."""
 
 
 _encoder = json.JSONEncoder(separators=(",", ":"), check_circular=False)
@@ -45,15 +45,15 @@ to_text = json.encoder.encode_basestring_ascii
 
 
 def request_body(parameters: Mapping[str, Any]) -> bytes:
-    """The parameters of an operation as they are sent."""
-    # To ask whether it is an instance takes longer, since mappings are abstract.
+    """Return the parameters of an operation as they are sent."""
+    # isinstance would take longer, because Mapping is an abstract class.
     encode = getattr(parameters, "to_json", None)
     text: str = to_json(parameters) if encode is None else encode()
     return text.encode()
 
 
 def read_answer(operation: str, answer: Answer) -> dict[str, Any] | ErrorAnswer:
-    """What an answer says. One that is damaged says nothing: what was asked may have happened."""
+    """Return the content of an answer. A damaged answer leaves the outcome unknown: `lost`."""
     checksum = answer.headers.get("x-amz-crc32")
     if checksum is not None and checksum != str(zlib.crc32(answer.body)):
         raise lost(f"{operation}: the checksum of the answer is wrong")

@@ -1,7 +1,7 @@
-"""HTTP proxies: their URLs, and the `CONNECT` exchange that opens a tunnel. No I/O here.
+"""This module reads proxy URLs, and writes and reads the `CONNECT` exchange, without any I/O.
 
-A proxy forwards plain requests, which it reads itself. To a TLS endpoint it opens a tunnel, and
-passes bytes that it cannot read.
+A proxy forwards requests to a plain endpoint, and reads them. To a TLS endpoint it opens a
+tunnel, and passes bytes that it cannot read.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ class ProxyRefused(Exception):
 
 
 def proxy_refused(message: str, error: BaseException) -> StorageUnavailable:
-    """An overloaded proxy may open the tunnel later; one that forbids it will not."""
+    """Build the error for a refused tunnel: only an overloaded proxy is worth a retry."""
     status = error.status if isinstance(error, ProxyRefused) else 0
     return (unsent if status >= 500 or status in _PASSING_STATUSES else hopeless)(message, error)
 
 
 def parse_proxy(url: str, ca_bundle: str) -> Proxy:
-    """Understand a proxy URL. Without a scheme it is http, as for botocore and curl."""
+    """Read a proxy URL. Without a scheme it means http, as for botocore and curl."""
     try:
         parts = urlsplit(url if "://" in url else f"http://{url.removeprefix('//')}")
         default_port = _DEFAULT_PORTS[parts.scheme]
@@ -58,7 +58,7 @@ def parse_proxy(url: str, ca_bundle: str) -> Proxy:
     except (KeyError, ValueError):
         host, port = None, 0
     if not host:
-        # The text before the last @, and any text about it, may be part of a password.
+        # Without this cut, the error would show the password.
         shown = url.rpartition("@")[2]
         raise ValidationError("proxy", shown, "must be like http://host:3128 or https://host")
     tls = _trust(ca_bundle) if parts.scheme == "https" else None
@@ -66,7 +66,7 @@ def parse_proxy(url: str, ca_bundle: str) -> Proxy:
 
 
 def _trust(ca_bundle: str) -> ssl.SSLContext:
-    """Trust the authorities of AWS calls, and the system's: a company's proxy is known to it."""
+    """Trust the authorities of AWS calls and of the system, which knows a company's proxy."""
     context = ssl.create_default_context(cafile=ca_bundle)
     context.load_default_certs()
     return context
@@ -85,17 +85,17 @@ def _authority(address: tuple[str, int]) -> str:
 
 
 def connect_request(proxy: Proxy, address: tuple[str, int]) -> bytes:
-    """The request that asks a proxy for a tunnel to an address."""
+    """Write the request that asks a proxy for a tunnel to an address."""
     authority = _authority(address)
     head = request_head(authority, {"host": authority, **proxy.headers}, method="CONNECT")
     return head + b"\r\n\r\n"
 
 
 def is_tunnel_open(received: bytes) -> bool:
-    """Whether a proxy has opened a tunnel, by all that it has said; False if more must come.
+    """Tell by all bytes of a proxy's answer whether its tunnel is open; False if more must come.
 
-    Raises `ProxyRefused` or `Malformed`. The endpoint behind the tunnel speaks only when it is
-    spoken to, so bytes after the head would be the proxy's own.
+    Raises `ProxyRefused` or `Malformed`. Bytes after the head are malformed: a TLS endpoint does
+    not speak first, so the proxy itself would have sent them.
     """
     status, rest = 100, received
     while status < 200:

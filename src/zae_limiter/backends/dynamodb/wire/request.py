@@ -1,4 +1,4 @@
-"""A request on its way to the service."""
+"""A request consists of a head that many requests share, a signature, and a body."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .http1 import request_bytes, request_head
 
 
 class SharedHead:
-    """What many requests have in common: a path, and headers, the last of which may go on."""
+    """Many requests share this target and these headers. A signature ends the last header."""
 
     def __init__(self, target: str, headers: Mapping[str, str]) -> None:
         self._target = target
@@ -18,17 +18,17 @@ class SharedHead:
 
     @cached_property
     def text(self) -> bytes:
-        """The head of a POST, as far as it is the same for all. Raises `Malformed`."""
+        """Return the bytes of the head up to the signature. Raises `Malformed`."""
         return request_head(self._target, self._headers)
 
 
 class SignedRequest(NamedTuple):
-    """A POST. `signature` is how its last header goes on."""
+    """A signed request is a POST. `signature` is the end of its last header."""
 
     shared_head: SharedHead
     signature: str
     body: bytes
 
     def to_bytes(self) -> bytes:
-        """All of it, as it is sent. Raises `Malformed`."""
+        """Return the whole request as it is sent. Raises `Malformed`."""
         return request_bytes(self.shared_head.text + self.signature.encode(), self.body)

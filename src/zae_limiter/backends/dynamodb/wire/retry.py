@@ -1,4 +1,4 @@
-"""How long to wait before a call is sent again."""
+"""A backoff says how often and after which delays a request is sent again."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """At most so many retries, after waits that double up to a ceiling and have a total; and
-    none that would begin later than `deadline_s` after the call."""
+    """A backoff bounds the number of retries, each delay (doubling up to a ceiling), the sum of
+    delays, and the time after which no retry begins."""
 
     retries: int = 3
     base_s: float = 0.05
@@ -19,13 +19,13 @@ class Backoff:
 
     @property
     def patient(self) -> Backoff:
-        """For what is there and busy: it will do later."""
+        """Return a backoff with more retries, for a server that answers that it is busy."""
         return replace(self, retries=2 * self.retries, total_s=2 * self.total_s)
 
 
 def delays(backoff: Backoff, entropy: Callable[[], int]) -> Iterator[float]:
-    """Seconds to wait before each retry: anything from nothing to the current step, so that
-    clients which failed together do not come back together."""
+    """Yield the seconds to wait before each retry, with full jitter: clients that failed
+    together do not come back together."""
     left_s = backoff.total_s
     for attempt in range(backoff.retries):
         step_s = min(backoff.ceiling_s, backoff.base_s * 2**attempt)
@@ -35,5 +35,5 @@ def delays(backoff: Backoff, entropy: Callable[[], int]) -> Iterator[float]:
 
 
 def _fraction(entropy: int) -> float:
-    """From 0 to 1. The low bits, because the high ones may be a counter."""
+    """Return a fraction from 0 to 1, made of the low bits: the high bits may be a counter."""
     return (entropy & 0xFFFF_FFFF) / 0xFFFF_FFFF

@@ -1,4 +1,4 @@
-"""How far our clock is off, by the `Date` of answers."""
+"""The server clock learns from the `Date` of answers how far our clock is off."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ _TOLERANCE_S = 2.0
 
 
 class ServerClock:
-    """The server's time, as far as its answers tell.
+    """The server clock estimates the difference between the server's time and ours.
 
-    A date names a second, and lies between sending and receiving: so each answer gives an
-    interval for the difference of the clocks, and several narrow it down until one contradicts
-    the others: then a clock was changed. Only a difference that is surely above the tolerance
-    counts; otherwise our own clock is as good.
+    A date names a second between sending and receiving, so each answer gives an interval for
+    the difference. Intervals are intersected until an answer contradicts them: then a clock was
+    set. A difference within the tolerance counts as none, because our own clock is as good.
     """
 
     def __init__(self) -> None:
@@ -24,7 +23,7 @@ class ServerClock:
 
     @property
     def offset_ms(self) -> int:
-        """Add this to our own time to get the server's. Zero unless ours is clearly wrong."""
+        """Return the milliseconds to add to our time. Zero unless our clock is clearly wrong."""
         return round(self.offset_s * 1000)
 
     def observe(self, date: str | None, sent_s: float, received_s: float) -> bool:

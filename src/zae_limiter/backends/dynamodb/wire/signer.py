@@ -1,4 +1,4 @@
-"""AWS Signature Version 4 for a POST to DynamoDB, as a function."""
+"""The signer computes AWS Signature Version 4 for POST requests to DynamoDB."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _Headers = tuple[tuple[str, str], ...]
 
 
 class Credentials(NamedTuple):
-    """A key pair, with the token that temporary ones have."""
+    """Credentials are a key pair, with a token if they are temporary."""
 
     access_key: str
     secret_key: str
@@ -25,9 +25,11 @@ class Credentials(NamedTuple):
 
 
 class Stamp(NamedTuple):
-    """What requests to one operation have in common for a second: the headers that are sent with
-    each, the proof up to the signature, and digests of all that comes before what differs. The
-    last two are those that an HMAC consists of."""
+    """A stamp holds the part of the signature that all requests of an operation share for a second.
+
+    `sent` are headers, `proof` is the authorization header up to the signature, `request` is the
+    digest of the canonical request up to the body, `inner` and `outer` are the HMAC's digests.
+    """
 
     sent: dict[str, str]
     proof: str
@@ -36,7 +38,7 @@ class Stamp(NamedTuple):
     outer: _Hash
 
     def signature(self, body: bytes) -> str:
-        """What the proof of such a request ends with."""
+        """Return the signature of a request with this body."""
         request, inner, outer = self.request.copy(), self.inner.copy(), self.outer.copy()
         request.update(sha256(body).hexdigest().encode())
         inner.update(request.hexdigest().encode())
@@ -52,7 +54,7 @@ def make_stamp(
     headers: Mapping[str, str],
     second: int,
 ) -> Stamp:
-    """For requests with these headers (in lower case)."""
+    """Build the stamp of requests with these headers (in lower case)."""
     moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(second))
     day = moment[:8]
     scope = f"{day}/{region}/dynamodb/aws4_request"
@@ -70,8 +72,8 @@ def make_stamp(
 
 
 class _Frame(NamedTuple):
-    """What they have in common at any time: headers, their names, and the text that is signed,
-    before and after the moment, up to the digest of the body."""
+    """A frame holds the part of a stamp that does not change with time: headers, their names, and
+    the canonical request before and after the date, up to the digest of the body."""
 
     sent: dict[str, str]
     names: str

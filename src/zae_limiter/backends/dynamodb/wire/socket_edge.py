@@ -1,7 +1,7 @@
-"""The edge of the blocking driver. It blocks, and never suspends.
+"""The edge of the blocking driver sends requests over sockets. It blocks, and never suspends.
 
-A kept connection is looked at before it is used: one that the other end has closed is left
-for another, and nobody hears of it. `sockets` says what a failure means.
+A kept connection is checked before it is used: if the server has closed it, the edge takes
+another connection, and the call does not fail. The tables in `sockets` translate failures.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ _Socket = socket.socket | TlsInTls
 
 
 class SocketEdge:
-    """Sends over plain or TLS sockets. Threads share one pool; a forked child makes its own."""
+    """This edge uses plain or TLS sockets. Threads share a connection pool; a forked child makes
+    its own."""
 
     def __init__(self, endpoint: Endpoint, limits: Limits | None = None) -> None:
         self._endpoint = endpoint
@@ -56,8 +57,8 @@ class SocketEdge:
         pool.close()
 
     def _current_pool(self) -> _Pool:
-        """Connections that a child has inherited are its parent's. Threads of the child that
-        race here may make one pool too many, which goes when its call is done."""
+        """Return the pool of this process: a child must not use its parent's connections.
+        Threads of a child that race here may make a pool too many, which lasts for a call."""
         if self._pid != os.getpid():
             self._pool = _Pool(self._endpoint, self._limits)
             self._pid = os.getpid()
@@ -65,7 +66,7 @@ class SocketEdge:
 
 
 class _Pool:
-    """Connections that wait to be used again, the last used on top, and room for more."""
+    """A connection pool keeps idle connections, the last used on top, and counts free places."""
 
     def __init__(self, endpoint: Endpoint, limits: Limits) -> None:
         self._endpoint = endpoint
@@ -74,11 +75,11 @@ class _Pool:
         self._changed = threading.Condition(threading.Lock())
         self._idle: deque[_Connection] = deque()
         self._is_closed = False
-        # A pool that is forgotten without being closed leaves no socket open.
+        # Without this, a pool that is garbage-collected before `close` would leak its sockets.
         weakref.finalize(self, _close_all, self._idle)
 
     def borrow(self) -> _Connection:
-        """A connection that was kept and is sound, else a new one."""
+        """Take a kept connection that is sound, or else open a connection."""
         kept = self._enter()
         try:
             while kept is not None and not kept.is_sound():
@@ -90,7 +91,7 @@ class _Pool:
             raise
 
     def _enter(self) -> _Connection | None:
-        """Wait for room, and take what was last used, if there is something."""
+        """Wait for room, and take the connection that was used last, if there is any."""
         with self._changed:
             if not self._room:
                 self._changed.wait_for(lambda: self._room, self._limits.connect_timeout_s)
@@ -104,7 +105,7 @@ class _Pool:
             return self._idle.pop() if self._idle else None
 
     def give_back(self, connection: _Connection | None) -> None:
-        """Keep it for others, if it is still open; let go of one that nobody used for long."""
+        """Keep a connection that is open for the next request; close the stalest one if too old."""
         unused = None
         with self._changed:
             self._room += 1
@@ -120,13 +121,13 @@ class _Pool:
             _close_all(self._idle)
 
     def close(self) -> None:
-        """Keep nothing any more."""
+        """Close idle connections now, and each busy connection after its request."""
         self._is_closed = True
         _close_all(self._idle)
 
 
 class _Connection:
-    """A socket for one request at a time."""
+    """A connection carries one request at a time."""
 
     __slots__ = ("_has_news", "_socket", "idle_since_s")
 
@@ -137,15 +138,15 @@ class _Connection:
 
     @property
     def is_open(self) -> bool:
-        """False once it was closed at this end."""
+        """Tell whether this end has not closed the connection."""
         return self._socket.fileno() >= 0
 
     def is_sound(self) -> bool:
-        """Whether it may be used again."""
+        """Tell whether the connection may be used again."""
         return is_fresh(self.idle_since_s) and not (self._has_news() or _pending(self._socket))
 
     def exchange(self, request: bytes) -> Answer:
-        """Send, and read the answer. Stays open only if nothing is left in it."""
+        """Send a request and read the answer. Close the connection unless it is kept alive."""
         incoming = Incoming()
         try:
             self._socket.sendall(request)
@@ -161,7 +162,7 @@ class _Connection:
         return answer
 
     def close(self) -> None:
-        """Closing twice does nothing."""
+        """Close the socket. Closing twice does nothing."""
         self._socket.close()
 
 
@@ -171,12 +172,13 @@ def _close_all(connections: deque[_Connection]) -> None:
 
 
 def _pending(connected: _Socket) -> int:
-    """Bytes that have left the socket unread, where the kernel no longer knows of them."""
+    """Count unread bytes that have left the socket, so that the kernel does not report them."""
     return connected.pending() if isinstance(connected, TlsInTls) else 0
 
 
 def _connect(endpoint: Endpoint, limits: Limits) -> _Connection:
-    """Each address may take the connect timeout, and so may all that follows, together."""
+    """Open a connection. TCP to each address may take the connect timeout; TLS and a tunnel
+    together may take it once more."""
     first = endpoint.proxy or endpoint
     connected = socket.create_connection(first.address, limits.connect_timeout_s)
     deadline_s = time.monotonic() + limits.connect_timeout_s
@@ -192,7 +194,7 @@ def _connect(endpoint: Endpoint, limits: Limits) -> _Connection:
 
 
 def _secured(connected: socket.socket, hop: Endpoint | Proxy, deadline_s: float) -> socket.socket:
-    """The connection with TLS to an endpoint or a proxy, if its URL asks for that."""
+    """Begin TLS with an endpoint or a proxy, if its URL asks for that."""
     if hop.tls is None:
         return connected
     connected.settimeout(time_left_s(deadline_s))
@@ -202,7 +204,7 @@ def _secured(connected: socket.socket, hop: Endpoint | Proxy, deadline_s: float)
 
 
 def _through_tunnel(connected: socket.socket, endpoint: Endpoint, deadline_s: float) -> _Socket:
-    """The connection through a tunnel, if there is a proxy that must open one."""
+    """Open a tunnel and begin TLS in it, if the endpoint is behind a proxy."""
     if endpoint.tunnel is None or endpoint.tls is None:
         return connected
     _open_tunnel(connected, connect_request(endpoint.tunnel, endpoint.address), deadline_s)

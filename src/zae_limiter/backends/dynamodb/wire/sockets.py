@@ -1,4 +1,4 @@
-"""TCP connections that are kept open between requests."""
+"""Both edges share these socket options, freshness checks and error tables."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from .errors import ErrorRow, hopeless, lost, unsent
 from .http1 import Malformed
 from .proxy import ProxyRefused, proxy_refused
 
-# Gateways forget idle connections after some minutes, without a word to either end. Probes
-# keep their memory fresh; after more time than that, nobody can be sure that they were sent.
+# Gateways forget idle connections after some minutes and tell neither end. Keep-alive probes
+# prevent that, unless this machine was asleep: then a connection is too old to be trusted.
 _PROBE_AFTER_IDLE_S = 60
 _KEPT_IDLE_S = 240.0
 
@@ -25,22 +25,22 @@ BEFORE_SENDING: tuple[ErrorRow, ...] = (
     (UnicodeError, hopeless),
     (Malformed, hopeless),
 )
-"""While nothing of a request is sent, nothing can have happened."""
+"""These rows apply before a request is sent: the request had no effect."""
 
 AFTER_SENDING: tuple[ErrorRow, ...] = ((OSError, lost), (Malformed, lost))
-"""A connection that breaks may break after the service has acted: also one that was kept
-from before, and also without a byte of an answer."""
+"""These rows apply after a request is sent: the service may have acted, even if the connection
+broke without a byte of an answer."""
 
 
 class Tunable(Protocol):
-    """A socket, or what an event loop gives in its place."""
+    """A tunable is a socket, or the object that an event loop returns in place of a socket."""
 
     def setsockopt(self, level: int, optname: int, value: int, /) -> None:
-        """As a socket does."""
+        """Set an option, as a socket does."""
 
 
 def tune(connection: Tunable) -> None:
-    """Send at once, and probe while idle."""
+    """Turn off Nagle's algorithm, and turn on keep-alive probes."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if hasattr(socket, "TCP_KEEPIDLE"):
@@ -48,7 +48,7 @@ def tune(connection: Tunable) -> None:
 
 
 def time_left_s(deadline_s: float) -> float:
-    """Seconds until a time of the monotonic clock. Raises `TimeoutError` if there are none."""
+    """Return the seconds until a monotonic time, or raise `TimeoutError` if it is over."""
     left_s = deadline_s - time.monotonic()
     if left_s <= 0:
         raise TimeoutError("timed out")
@@ -56,14 +56,14 @@ def time_left_s(deadline_s: float) -> float:
 
 
 def is_fresh(idle_since_s: float) -> bool:
-    """Whether a connection that was last used then may be used again. By the wall clock,
-    which also counts the time that a machine was asleep."""
+    """Tell whether a connection that was last used then may be used again. The wall clock also
+    counts the time for which a machine was asleep; the monotonic clock may not."""
     return 0 <= time.time() - idle_since_s < _KEPT_IDLE_S
 
 
 def listener(file_number: int) -> Callable[[], bool]:
-    """Tells whether there is something to read. An idle connection has something to read only
-    when the other end has closed it, or says what nobody asked."""
+    """Return a function that tells whether a socket has bytes to read. An idle connection has
+    some only if the server has closed it, or has sent an answer without a request."""
     if not hasattr(select, "poll"):
         return lambda: bool(select.select([file_number], [], [], 0)[0])
     poller = select.poll()

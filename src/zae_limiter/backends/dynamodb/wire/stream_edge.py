@@ -1,8 +1,8 @@
-"""The edge of the asyncio driver.
+"""The edge of the asyncio driver sends requests over asyncio's transports.
 
-A kept connection is looked at before it is used: one that the other end has closed is left
-for another, and nobody hears of it, not even when the event loop has had no time yet to
-notice. `sockets` says what a failure means.
+A kept connection is checked before it is used: if the server has closed it, the edge takes
+another connection, and the call does not fail. The check asks the kernel, because the event
+loop may not have had time to notice. The tables in `sockets` translate failures.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _P = TypeVar("_P", bound=asyncio.BaseProtocol)
 
 
 class StreamEdge:
-    """Sends over plain or TLS connections, with one pool for each event loop."""
+    """This edge uses plain or TLS connections, with a connection pool for each event loop."""
 
     def __init__(self, endpoint: Endpoint, limits: Limits | None = None) -> None:
         self._endpoint = endpoint
@@ -57,7 +57,7 @@ class StreamEdge:
 
 
 class _Pool:
-    """Connections that wait to be used again, the last used on top, and room for more."""
+    """A connection pool keeps idle connections, the last used on top, and counts free places."""
 
     def __init__(self, endpoint: Endpoint, limits: Limits) -> None:
         self._endpoint = endpoint
@@ -77,7 +77,7 @@ class _Pool:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Keep nothing any more. Who is in the middle of a request may finish it."""
+        """Close idle connections now, and each busy connection after its request."""
         self._is_closed = True
         while self._idle:
             connection = self._idle.pop()
@@ -85,7 +85,7 @@ class _Pool:
             await connection.ended
 
     def kept(self) -> _Connection | None:
-        """A connection that was kept and is sound, if that takes no waiting."""
+        """Take a kept connection that is sound, if that takes no waiting."""
         connection = self._pop() if self._room else None
         if connection is not None:
             self._room -= 1
@@ -100,7 +100,7 @@ class _Pool:
         return None
 
     async def borrow(self) -> _Connection:
-        """The same, or a new one, as soon as there is room."""
+        """Take a kept connection, or open a connection, as soon as there is room."""
         if self._room:
             self._room -= 1
         else:
@@ -135,7 +135,7 @@ class _Pool:
             raise
 
     def _leave(self) -> None:
-        """Make room, for whoever waits longest if anyone does."""
+        """Make room, and pass it to the task that waits longest, if any."""
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():
@@ -144,7 +144,7 @@ class _Pool:
         self._room += 1
 
     def give_back(self, connection: _Connection) -> None:
-        """Keep it for others, if it is still open; let go of one that nobody used for long."""
+        """Keep a connection that is open for the next request; close the stalest one if too old."""
         self._leave()
         if self._is_closed:
             connection.abort()
@@ -156,11 +156,10 @@ class _Pool:
 
 
 class _Connection(asyncio.BufferedProtocol):
-    """A transport for one request at a time. `ended` is done when nothing is left of it.
+    """A connection carries one request at a time. `ended` is done when its transport is closed.
 
-    What it receives goes through `buffer`, which all connections of a loop share: it is empty
-    again before another can receive. asyncio's would be made anew for each answer, and be so
-    large that memory may have to be mapped for it each time.
+    All connections of a loop share `buffer`, which is empty again before the next connection
+    receives. Without it, asyncio would allocate 256 KiB for each answer.
     """
 
     def __init__(self, buffer: memoryview, patience_s: float) -> None:
@@ -176,11 +175,11 @@ class _Connection(asyncio.BufferedProtocol):
         self.ended = self._loop.create_future()
 
     def is_sound(self) -> bool:
-        """Whether it may be used again."""
+        """Tell whether the connection may be used again."""
         return self.is_open and is_fresh(self.idle_since_s) and not self._has_news()
 
     async def exchange(self, request: bytes) -> Answer:
-        """Send, and wait for the answer. Stays open only if nothing is left in it."""
+        """Send a request and await the answer. Close the connection unless it is kept alive."""
         self._incoming = Incoming()
         self._answer = self._loop.create_future()
         self._alive_s = self._loop.time()
@@ -204,7 +203,7 @@ class _Connection(asyncio.BufferedProtocol):
     async def _outcome(
         self, answer: asyncio.Future[Answer], cancellation: asyncio.CancelledError
     ) -> Answer:
-        """What was sent is not abandoned: wait on, and ask for the cancellation afterwards."""
+        """Await the answer of a sent request, and deliver the cancellation afterwards."""
         if answer.cancelled():
             self._answer = answer = self._loop.create_future()
         task = asyncio.current_task()
@@ -216,8 +215,8 @@ class _Connection(asyncio.BufferedProtocol):
             task.cancel(*cancellation.args)
 
     def _look(self) -> None:
-        """Whether there was a sign of life lately. One timer serves many requests: it is not
-        set anew for each, but goes on for as long as the present one has left."""
+        """Fail the request if no byte came within the read timeout. A timer serves many requests:
+        when it fires early for the present request, it is set for the rest of its time."""
         self._watch = None
         if self._answer is None:
             return
@@ -232,12 +231,12 @@ class _Connection(asyncio.BufferedProtocol):
             self._answer.set_exception(error)
 
     def abort(self) -> None:
-        """Close at once. Closing twice does nothing."""
+        """Close the transport at once. Closing twice does nothing."""
         self.is_open = False
         self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # Other event loops have transports that only look like asyncio's.
+        # Other event loops have transports that are no subclasses of asyncio's.
         self._transport = cast(asyncio.Transport, transport)
         connected = transport.get_extra_info("socket")
         tune(connected)
@@ -245,7 +244,7 @@ class _Connection(asyncio.BufferedProtocol):
         self.is_open = True
 
     async def start_tls(self, endpoint: Endpoint) -> None:
-        """Go on with TLS. Raises `OSError`."""
+        """Begin TLS with an endpoint at the other end of a tunnel. Raises `OSError`."""
         assert endpoint.tls is not None
         host, plain = endpoint.address[0], self._transport
         try:

@@ -1,4 +1,4 @@
-"""TLS inside TLS for blocking sockets: an https endpoint behind an https proxy.
+"""`TlsInTls` speaks TLS to an https endpoint behind an https proxy, over blocking sockets.
 
 Python's `ssl` wraps a socket only once, so the inner TLS works on buffers in memory. asyncio
 needs none of this.
@@ -19,7 +19,7 @@ _T = TypeVar("_T")
 
 
 class TlsInTls:
-    """A TLS connection inside another, with the methods of a socket that an edge uses.
+    """`TlsInTls` has the methods of a socket that an edge uses, and encrypts twice.
 
     A timeout is for a whole call, as it is for `ssl.SSLSocket`.
     """
@@ -38,7 +38,7 @@ class TlsInTls:
         return self._outer.fileno()
 
     def pending(self) -> int:
-        """How many bytes have left the socket and were not read yet."""
+        """Count the bytes that were received and not read yet."""
         return self._outer.pending() + self._incoming.pending + self._inner.pending()
 
     def sendall(self, data: bytes) -> None:
@@ -53,7 +53,7 @@ class TlsInTls:
         self._outer.close()
 
     def _perform(self, step: Callable[[], _T]) -> _T:
-        """Repeat a step until it has read enough; send all that it has written."""
+        """Repeat a step until it has received enough; send all that it has written."""
         deadline_s = time.monotonic() + self._timeout_s
         while True:
             try:

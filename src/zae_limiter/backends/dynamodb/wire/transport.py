@@ -1,4 +1,4 @@
-"""One exchange with DynamoDB: sign, send, read."""
+"""A transport signs a request, sends it, and reads the answer."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from .request import SharedHead, SignedRequest
 from .server_clock import ServerClock
 from .signer import Stamp, make_stamp
 
-# Compressed answers would cost more time than they save, and the checksum is of what is sent.
+# Decompression would cost more time than it saves, and the checksum is of the bytes as sent.
 _UNSIGNED = {"accept-encoding": "identity", "user-agent": f"zae-limiter/{__version__}"}
 
 
 class _Kept(NamedTuple):
-    """What requests for an operation have in common, as long as second and grant are these."""
+    """Requests for an operation share these parts while second and grant stay the same."""
 
     second: int
     grant: Grant
@@ -42,18 +42,18 @@ def _keep(grant: Grant, operation: str, second: int) -> _Kept:
 
 
 class Transport(Protocol):
-    """How one request reaches DynamoDB and comes back."""
+    """A transport carries a request to DynamoDB and returns the answer's content."""
 
     async def exchange(self, operation: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """Send once, and do not abandon what was sent: a cancellation is held back until the
-        outcome is known. Raises as `errors` says."""
+        """Send a request once. A cancellation is held back until the outcome of a sent request
+        is known. Raises as `errors` says."""
 
     async def close(self) -> None:
-        """Let go of connections. It may be used again afterwards."""
+        """Close the connections. The transport may be used again afterwards."""
 
 
 class SignedTransport:
-    """Our own: signs with what `Access` finds, and sends through an edge."""
+    """Our own transport signs with the credentials of `Access`, and sends through an edge."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class SignedTransport:
             await self._edge.close()
 
     def _told_the_time(self, answer: ErrorAnswer, offset_s: float) -> bool:
-        """Whether we had signed with a wrong time, and know the right one from this refusal."""
+        """Tell whether the request was signed with a wrong time that this answer has corrected."""
         return answer.code in NOT_BELIEVED and self._clock.offset_s != offset_s
 
     async def _post(self, operation: str, body: bytes) -> dict[str, Any] | ErrorAnswer:

@@ -1,10 +1,10 @@
-"""Python values as DynamoDB attribute values, and back.
+"""This module turns Python values into DynamoDB attribute values, and back.
 
     str <-> S      bool <-> BOOL    dict <-> M    set of str <-> SS
     int <-> N      None <-> NULL    list <-> L
 
 Numbers stay exact: integers of any size are `int`; only a fraction is a `Decimal`. A float
-is refused, because it is rarely the number that was meant.
+is refused, because it is rarely the exact number that the caller meant.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Item = dict[str, Attribute]
 
 
 def to_attribute(value: object) -> Attribute:
-    """Encode one value. Subclasses, such as enums of str, count as what they extend."""
+    """Encode a value. A subclass, such as an enum of str, is encoded as its base class."""
     encode = _ENCODERS.get(type(value))
     return _encode_subclass(value) if encode is None else encode(value)
 
@@ -32,7 +32,7 @@ def _encode_subclass(value: object) -> Attribute:
 
 
 def from_attribute(attribute: Mapping[str, Any]) -> Any:
-    """Decode one value."""
+    """Decode a value."""
     for kind, content in attribute.items():
         decode = _DECODERS.get(kind)
         if decode is not None:
