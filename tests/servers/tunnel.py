@@ -1,4 +1,4 @@
-"""A proxy that opens tunnels: it answers `CONNECT`, then passes bytes both ways."""
+"""This proxy answers `CONNECT`, then passes bytes both ways."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _TIMEOUT_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Says:
-    """An answer to `CONNECT` in place of a tunnel: pieces, and the time before each of them.
+    """The proxy answers `CONNECT` with these pieces, and a pause before each, in place of a tunnel.
 
-    Afterwards the proxy closes the connection, or stays silent.
+    Afterwards it closes the connection, or stays silent.
     """
 
     pieces: Sequence[bytes] = ()
@@ -33,12 +33,12 @@ SILENCE = Says(closes=False)
 
 
 def refusal(status: int) -> Says:
-    """An answer with this status and a body."""
+    """Build an answer with this status and a body."""
     return Says([b"HTTP/1.1 %d No\r\ncontent-length: 2\r\n\r\nno" % status])
 
 
 class TunnelProxy:
-    """Listens on a loopback port, and remembers every request for a tunnel."""
+    """The proxy listens on a loopback port, and remembers every request for a tunnel."""
 
     def __init__(self, plan: Iterable[Says | None], tls: ssl.SSLContext | None) -> None:
         self._plan = itertools.chain(plan, itertools.repeat(None))
@@ -53,16 +53,16 @@ class TunnelProxy:
 
     @property
     def url(self) -> str:
-        """The proxy's URL, without credentials."""
+        """Return the proxy's URL, without credentials."""
         return f"{'https' if self._tls else 'http'}://{self.address}"
 
     @property
     def asked(self) -> list[str]:
-        """The first line of each request, up to the version."""
+        """Return the first line of each request, up to the version."""
         return [f"{request.method} {request.path}" for request in self.requests]
 
     def run(self, work: partial[None]) -> None:
-        """Do something in a thread that ends with the proxy."""
+        """Run work in a thread that ends with the proxy."""
         thread = threading.Thread(target=work, daemon=True)
         self._threads.append(thread)
         thread.start()
@@ -125,7 +125,7 @@ class TunnelProxy:
 
 
 def _relay(near: socket.socket, far: socket.socket) -> None:
-    """Pass bytes until either end closes. One thread does it, because OpenSSL allows no more."""
+    """Pass bytes until either end closes, in one thread: OpenSSL allows no more on a connection."""
     while True:
         is_pending = isinstance(near, ssl.SSLSocket) and near.pending()
         ready = [near] if is_pending else select.select([near, far], [], [], _TIMEOUT_S)[0]

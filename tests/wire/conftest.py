@@ -1,4 +1,4 @@
-"""Both drivers, a clean AWS environment, and clients for real servers."""
+"""Fixtures provide both drivers, a clean AWS environment, and clients for real servers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Connect = Callable[..., DynamoClient]
 
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Nothing of the machine's own AWS settings is seen, and no machine role is asked for."""
+    """Hide the machine's own AWS settings, and ask for no machine role."""
     for name in _ENVIRONMENT:
         monkeypatch.delenv(name)
     monkeypatch.delenv("ZAEL_TRANSPORT", raising=False)
@@ -40,7 +40,7 @@ def driver(request: pytest.FixtureRequest) -> Iterator[Driver]:
 
 @pytest.fixture
 def connect(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connect]:
-    """Makes clients of a server, and closes them."""
+    """Make clients of a server, and close them after the test."""
     made: list[DynamoClient] = []
 
     def connect(
@@ -67,7 +67,7 @@ def connect(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connect
 
 
 def act_as_caller_of(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the credentials that the server wants."""
+    """Set the credentials that the server wants."""
     environment = dict(_ENVIRONMENT)
     if server.access_key and server.secret_key:
         environment = {

@@ -1,4 +1,4 @@
-"""The two drivers, so that one test body runs under both."""
+"""Both drivers run the same test bodies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zae_limiter.runtime.blocking import BlockingIo, run
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """Runs coroutines to their end."""
+    """A driver runs coroutines to their end."""
 
     blocking: bool
     io: Io
@@ -24,7 +24,7 @@ class Driver:
 
 @contextmanager
 def asyncio_driver() -> Iterator[Driver]:
-    """One event loop for the length of the block."""
+    """Keep an event loop for the length of a block."""
     io = AsyncioIo()
     with asyncio.Runner() as runner:
         yield Driver(False, io, runner.run)
@@ -33,5 +33,5 @@ def asyncio_driver() -> Iterator[Driver]:
 
 @contextmanager
 def blocking_driver() -> Iterator[Driver]:
-    """Everything in the thread that asks."""
+    """Run everything in the calling thread."""
     yield Driver(True, BlockingIo(), run)

@@ -1,4 +1,4 @@
-"""A server that says exactly what a test wants, byte by byte."""
+"""A scripted server sends exactly the bytes that a test wants."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TIMEOUT_S = 30.0
 
 @dataclass(slots=True)
 class Said:
-    """An answer in pieces, and the time before each of them, or all of them in one packet."""
+    """An answer is sent in pieces, with a pause before each piece, or all in one packet."""
 
     pieces: Sequence[bytes]
     before_each_s: float = 0.0
@@ -26,14 +26,14 @@ class Said:
 
 @dataclass(slots=True)
 class Scripted:
-    """Where it listens, and how many requests each of its connections has brought."""
+    """A scripted server has a URL, and counts the requests of each of its connections."""
 
     url: str
     heard: list[int] = field(default_factory=list)
     _closed: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
 
     def wait_until_closed(self) -> None:
-        """Until it has closed another of its connections."""
+        """Wait until the server has closed another of its connections."""
         assert self._closed.acquire(timeout=_TIMEOUT_S)
 
 
@@ -41,8 +41,8 @@ class Scripted:
 def scripted(
     *connections: Sequence[bytes | Said], tls: ssl.SSLContext | None = None
 ) -> Iterator[Scripted]:
-    """Serve so many connections, one after the other. Each answers its requests with what is
-    written for it, and then closes. With TLS, each piece is a record."""
+    """Serve these connections, one after the other. Each connection answers its requests by its
+    script, and then closes. With TLS, each piece is a record."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(_TIMEOUT_S)
         scheme = "https" if tls else "http"

@@ -1,4 +1,4 @@
-"""All headers of one signed request, as the transport makes them for many."""
+"""This module signs a single request, as the transport does for many."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ def sign(
     body: bytes,
     at_s: float,
 ) -> dict[str, str]:
-    """Those given (in lower case), and those that prove who sends them."""
+    """Return the given headers (in lower case) and the headers that sign them."""
     stamp = make_stamp(credentials, region, host, path, headers, int(at_s))
     return {**stamp.sent, "authorization": stamp.proof + stamp.signature(body)}

@@ -1,4 +1,4 @@
-"""Tables of real servers for the length of a test."""
+"""Tests create tables of their own on real servers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _POLLS = 600
 
 
 async def create_table(client: DynamoClient, io: Io) -> str:
-    """A table of string keys PK and SK with an index GSI1, ready to use."""
+    """Create a table of string keys PK and SK with an index GSI1, and wait until it is ready."""
     name = f"wire-{uuid.uuid4().hex}"
     keys = ("PK", "SK", "GSI1PK")
     await client.call(
@@ -44,5 +44,5 @@ async def create_table(client: DynamoClient, io: Io) -> str:
 
 
 def key(name: str) -> dict[str, Any]:
-    """The key of a test's item."""
+    """Return the key of a test's item."""
     return to_item({"PK": name, "SK": "#"})

@@ -35,7 +35,7 @@ from .transports import BOTH, unhurried
 
 
 def _add(table: str, name: str, amount: int, **more: Any) -> dict[str, Any]:
-    """Parameters that count an item up."""
+    """Return parameters that count an item up."""
     return {
         "TableName": table,
         "Key": key(name),
@@ -53,7 +53,7 @@ async def _count(client: DynamoClient, table: str, name: str) -> int:
 
 
 @BOTH
-def test_a_conditional_write_returns_the_new_item_or_the_one_in_its_way(
+def test_a_conditional_write_returns_the_new_item_or_the_item_in_its_way(
     dynamodb: Server, driver: Driver, connect: Connect, transport: str
 ) -> None:
     client = connect(dynamodb, transport=transport)
@@ -143,7 +143,7 @@ def test_a_transaction_is_all_or_none_and_says_why(
 
 
 @BOTH
-def test_a_batch_reads_what_exists(
+def test_a_batch_returns_the_items_that_exist(
     dynamodb: Server, driver: Driver, connect: Connect, transport: str
 ) -> None:
     client = connect(dynamodb, transport=transport)
@@ -186,7 +186,7 @@ def test_capacity_is_metered_by_table_and_index(
 
 
 @BOTH
-def test_refusals_about_tables_have_their_kinds(
+def test_errors_about_tables_have_their_own_exceptions(
     dynamodb: Server, driver: Driver, connect: Connect, transport: str
 ) -> None:
     client = connect(dynamodb, transport=transport)
@@ -236,7 +236,7 @@ def test_throttling_that_lasts_is_reported_as_such(
 
 
 @BOTH
-def test_what_is_ambiguous_is_not_sent_again(
+def test_an_ambiguous_request_is_not_sent_again(
     dynamodb: Server, driver: Driver, connect: Connect, transport: str
 ) -> None:
     with ChaosProxy(dynamodb.url, [INTERNAL_ERROR]) as proxy:
@@ -248,7 +248,7 @@ def test_what_is_ambiguous_is_not_sent_again(
 
 
 @BOTH
-def test_what_was_never_sent_is_tried_again_a_few_times(
+def test_a_request_that_was_never_sent_is_retried_a_few_times(
     dynamodb: Server, driver: Driver, connect: Connect, transport: str
 ) -> None:
     with closed_door() as url:
@@ -281,7 +281,7 @@ def test_no_retry_begins_after_the_deadline(
 
 
 def _race(driver: Driver, client: DynamoClient, calls: int) -> list[Any]:
-    """So many calls at once: tasks of one loop, or threads."""
+    """Make calls at once, from tasks of an event loop or from threads."""
 
     async def all_tasks() -> list[Any]:
         return list(await asyncio.gather(*(client.call("ListTables", {}) for _ in range(calls))))
@@ -305,7 +305,7 @@ def _race(driver: Driver, client: DynamoClient, calls: int) -> list[Any]:
 
 
 @BOTH
-def test_a_hundred_racing_first_calls_share_one_pool(
+def test_a_hundred_racing_first_calls_share_a_pool(
     dynamodb: Server, driver: Driver, connect: Connect, transport: str
 ) -> None:
     limits = Limits(connect_timeout_s=30, read_timeout_s=30, connections=5)

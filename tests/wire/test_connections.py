@@ -1,4 +1,4 @@
-"""Which connections are kept, which are left, and what that means for a request."""
+"""Connections are kept alive or closed, and a request that one of them carried is safe or lost."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_an_answer_that_is_the_last_one_leaves_no_connection(
 def test_a_connection_that_was_closed_while_idle_is_replaced_unnoticed(
     dynamodb: Server, driver: Driver, connect: Connect
 ) -> None:
-    """Also when the event loop had no time to notice: it is blocked while that happens."""
+    """The event loop is blocked while the server closes, so it has no time to notice."""
     with scripted([_EMPTY], [_EMPTY], [_EMPTY, _EMPTY]) as server:
         client = connect(dynamodb, server.url, _FEW, "wire")
 
@@ -99,7 +99,7 @@ async def ask_and_ask_again_later(client: DynamoClient, driver: Driver) -> list[
 def test_a_kept_connection_that_ends_after_the_request_is_ambiguous(
     dynamodb: Server, driver: Driver, connect: Connect
 ) -> None:
-    """It may have been closed just before, or just after the service acted: nobody knows."""
+    """The client cannot know whether the server closed before or after it acted."""
     with scripted([_EMPTY, b""], [_EMPTY]) as server:
         client = connect(dynamodb, server.url, _FEW, "wire")
         _ask(driver, client)
@@ -120,7 +120,7 @@ def test_a_kept_connection_that_ends_after_the_request_is_ambiguous(
         b"HTTP/1.1 200 OK\r\ncontent-le",
     ],
 )
-def test_what_is_no_whole_answer_is_ambiguous_and_leaves_no_connection(
+def test_a_broken_answer_is_ambiguous_and_leaves_no_connection(
     dynamodb: Server, driver: Driver, connect: Connect, answer: bytes
 ) -> None:
     with scripted([answer], [_EMPTY]) as server:
@@ -226,7 +226,7 @@ def test_a_server_that_never_shakes_hands_was_not_sent_to(
 async def test_a_call_that_is_cancelled_under_way_is_not_abandoned(
     dynamodb: Server, transport: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its outcome must be known before anything else is done about it."""
+    """A caller must know the outcome of a call before it can undo the call."""
     act_as_caller_of(dynamodb, monkeypatch)
     released = threading.Event()
     with ChaosProxy(dynamodb.url, [Pass(), Hold(released)]) as proxy:
@@ -284,7 +284,7 @@ async def test_a_call_that_is_cancelled_before_it_is_sent_is_given_up(
 def test_a_call_that_is_interrupted_leaves_no_connection(
     dynamodb: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its answer may still come, and must not be taken for that of the next call."""
+    """The late answer to an interrupted call must not be taken for the next answer."""
     act_as_caller_of(dynamodb, monkeypatch)
     released = threading.Event()
     with ChaosProxy(dynamodb.url, [Pass(), Hold(released)]) as proxy:
@@ -305,7 +305,7 @@ def test_a_call_that_is_interrupted_leaves_no_connection(
 
 @contextmanager
 def _interrupted(is_under_way: Callable[[], bool]) -> Iterator[None]:
-    """The block is interrupted in the middle, as by Ctrl-C."""
+    """Interrupt a block in the middle, as Ctrl-C does."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
@@ -360,7 +360,7 @@ def _close_under_way(
 def test_a_client_that_is_forgotten_leaves_no_socket_open(
     dynamodb: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An open socket would be complained about, and warnings are errors."""
+    """Python warns of an open socket, and warnings are errors here."""
     act_as_caller_of(dynamodb, monkeypatch)
     place: dict[str, Any] = {"region": dynamodb.region, "endpoint_url": dynamodb.url}
     client = open_client(BlockingIo(), blocking=True, **place)

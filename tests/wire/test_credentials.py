@@ -40,14 +40,14 @@ def _obtain(access: Access) -> Grant:
     return grant
 
 
-def test_keys_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_of_the_environment_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     _set_keys(monkeypatch, "token")
     access = Access("us-east-1", _NOBODY)
     assert access.ready() is None
     assert _obtain(access).credentials == ("AKIAENV", "secret", "token")
 
 
-def test_keys_region_and_endpoint_of_a_profile(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_region_and_endpoint_of_a_profile_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     _config(
         "[profile team]\naws_access_key_id = AKIATEAM\naws_secret_access_key = hidden\n"
         "region = eu-west-3\nendpoint_url = http://team.example:8000\n"
@@ -73,7 +73,7 @@ def test_an_unknown_profile_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"AWS_DEFAULT_REGION": "eu-west-2"}, None, "eu-west-2"),
     ],
 )
-def test_the_region_that_is_nearest_counts(
+def test_the_region_nearest_to_the_caller_counts(
     monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], given: str | None, region: str
 ) -> None:
     _set_keys(monkeypatch)
@@ -106,7 +106,7 @@ def test_a_missing_region_says_how_to_set_one(monkeypatch: pytest.MonkeyPatch) -
         ),
     ],
 )
-def test_the_endpoint_that_is_nearest_counts(
+def test_the_endpoint_nearest_to_the_caller_counts(
     monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], given: str | None, origin: str
 ) -> None:
     _set_keys(monkeypatch)

@@ -55,7 +55,7 @@ async def _count(client: DynamoClient, table: str) -> int:
 
 
 async def _count_in_time(client: DynamoClient, table: str) -> int:
-    """The same. On a busy machine it may take longer than an impatient client waits."""
+    """Count until an answer is in time: a busy machine may be slower than the client waits."""
     for _ in range(50):
         try:
             return await _count(client, table)
@@ -68,7 +68,7 @@ async def _count_in_time(client: DynamoClient, table: str) -> int:
 def _failure(
     driver: Driver, client: DynamoClient, operation: str, parameters: Any
 ) -> StorageUnavailable:
-    """The failure of a call, which must come before anyone would call it a hang."""
+    """Return the failure of a call, which must come long before a hang would."""
     started_s = time.monotonic()
     with pytest.raises(StorageUnavailable) as raised:
         driver.run(client.call(operation, parameters))
@@ -105,7 +105,7 @@ def test_a_lost_answer_is_ambiguous_and_sent_once(
 
 
 @BOTH
-def test_an_answer_that_does_not_come_in_time_is_ambiguous_and_not_asked_for_again(
+def test_a_request_without_an_answer_in_time_is_ambiguous_and_not_repeated(
     dynamodb: Server, driver: Driver, connect: Connect, transport: str
 ) -> None:
     direct = connect(dynamodb)
@@ -133,7 +133,7 @@ def test_a_success_that_says_nothing_is_not_believed(
 
 
 @BOTH
-def test_a_first_connection_that_breaks_is_ambiguous_too(
+def test_a_request_on_a_new_connection_that_breaks_is_ambiguous(
     dynamodb: Server, driver: Driver, connect: Connect, transport: str
 ) -> None:
     with ChaosProxy(dynamodb.url, [Reset()]) as proxy:
@@ -179,7 +179,7 @@ def test_waiting_for_a_connection_ends_unsent(
 def _second_of_two(
     driver: Driver, client: DynamoClient, first_is_out: threading.Event, released: threading.Event
 ) -> StorageUnavailable:
-    """How a call fails while another holds the only connection."""
+    """Return the failure of a call while another call holds the only connection."""
 
     async def both() -> StorageUnavailable:
         first = asyncio.ensure_future(client.call("ListTables", {}))
@@ -204,7 +204,7 @@ def _second_of_two(
 
 @BOTH
 @pytest.mark.parametrize("seed", range(3))
-def test_under_random_faults_every_outcome_that_is_told_is_true(
+def test_every_reported_outcome_is_true_under_random_faults(
     dynamodb: Server, driver: Driver, connect: Connect, transport: str, seed: int
 ) -> None:
     direct = connect(dynamodb)
@@ -220,7 +220,7 @@ def test_under_random_faults_every_outcome_that_is_told_is_true(
 
 
 async def _write_many(client: DynamoClient, table: str, writes: int) -> tuple[int, int]:
-    """How many writes surely landed, and how many may have."""
+    """Count the writes that surely landed, and the writes that may have."""
     sure = unknown = 0
     for _ in range(writes):
         try:

@@ -39,6 +39,6 @@ def test_an_endpoint_has_an_address(url: str, address: tuple[str, int]) -> None:
     "url",
     ["", "localhost:8000", "ftp://host", "http://", "http://h?x=1", "http://u:p@h", "http://h:x"],
 )
-def test_what_is_no_endpoint_is_refused(url: str) -> None:
+def test_a_url_that_names_no_endpoint_is_refused(url: str) -> None:
     with pytest.raises(ValidationError, match="endpoint_url"):
         parse_endpoint(url)

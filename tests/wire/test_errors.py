@@ -58,7 +58,9 @@ def _canceled(*codes: str) -> ErrorAnswer:
         (_refusal("SomethingNew", 403), False, False),
     ],
 )
-def test_a_store_that_could_not(refusal: ErrorAnswer, retryable: bool, ambiguous: bool) -> None:
+def test_an_error_answer_of_the_store_is_retryable_or_ambiguous_by_table(
+    refusal: ErrorAnswer, retryable: bool, ambiguous: bool
+) -> None:
     error = exception_of(refusal)
     assert isinstance(error, StorageUnavailable)
     assert (error.retryable, error.ambiguous) == (retryable, ambiguous)
@@ -83,7 +85,9 @@ def test_a_store_that_could_not(refusal: ErrorAnswer, retryable: bool, ambiguous
         (_refusal("SomethingNew"), RequestInvalid),
     ],
 )
-def test_a_refusal_of_its_own_kind(refusal: ErrorAnswer, kind: type[WireError]) -> None:
+def test_an_error_answer_with_a_known_code_has_its_own_exception(
+    refusal: ErrorAnswer, kind: type[WireError]
+) -> None:
     error = exception_of(refusal)
     assert type(error) is kind
     assert str(error) == f"UpdateItem: {refusal.code}: because"
@@ -98,7 +102,7 @@ def test_a_refusal_of_its_own_kind(refusal: ErrorAnswer, kind: type[WireError]) 
         ("AccessDeniedException", "policy"),
     ],
 )
-def test_a_refusal_of_the_caller_gives_advice(code: str, advice: str) -> None:
+def test_an_error_about_credentials_gives_advice(code: str, advice: str) -> None:
     assert advice in str(exception_of(_refusal(code)))
 
 
@@ -148,7 +152,7 @@ _TABLE = ((ConnectionRefusedError, unsent), (OSError, lost), (ValueError, hopele
         (UnicodeError("odd"), "host: odd", False, False),
     ],
 )
-def test_the_first_row_that_fits_decides(
+def test_the_first_row_that_fits_an_error_decides(
     error: Exception, message: str, retryable: bool, ambiguous: bool
 ) -> None:
     with pytest.raises(StorageUnavailable) as raised:

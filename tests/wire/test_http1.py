@@ -30,7 +30,7 @@ _CUTS = st.lists(st.integers(0, 400), max_size=6)
 
 @dataclass(frozen=True, slots=True)
 class _Message:
-    """An answer as a server would send it."""
+    """A message is an answer as a server would send it."""
 
     status: int
     headers: dict[str, str]
@@ -69,13 +69,13 @@ def _messages(*framings: str) -> st.SearchStrategy[_Message]:
 
 
 def _pieces(data: bytes, cuts: Sequence[int]) -> list[bytes]:
-    """The same bytes, cut at these places."""
+    """Cut bytes at these places."""
     places = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
     return [data[start:end] for start, end in pairwise(places)]
 
 
 def _read(data: bytes, cuts: Sequence[int] = ()) -> tuple[Answer | None, Incoming]:
-    """What is understood of bytes that come in pieces."""
+    """Read an answer from bytes that come in pieces."""
     incoming = Incoming()
     answers = [incoming.feed(piece) for piece in _pieces(data, cuts)]
     return next((answer for answer in answers if answer is not None), None), incoming
@@ -104,14 +104,14 @@ def test_an_answer_without_length_lasts_until_the_end(message: _Message, cuts: l
 
 
 class _Wire(io.BytesIO):
-    """A socket, as far as `http.client` wants one."""
+    """A fake socket has the method that `http.client` calls."""
 
     def makefile(self, mode: str) -> io.BytesIO:
         return self
 
 
 @given(_messages("length", "chunked", "closing"))
-def test_the_standard_library_reads_the_same(message: _Message) -> None:
+def test_http_client_reads_each_answer_as_we_do(message: _Message) -> None:
     theirs = http.client.HTTPResponse(_Wire(message.data), method="POST")  # type: ignore[arg-type]
     theirs.begin()
     headers = {name.lower(): value.strip(" \t") for name, value in theirs.getheaders()}
@@ -128,7 +128,7 @@ def test_part_of_an_answer_is_no_answer(message: _Message, missing: int, cuts: l
 
 
 @given(_messages("length", "chunked"), st.binary(min_size=1, max_size=30))
-def test_after_more_than_was_asked_for_the_connection_is_not_used(
+def test_a_connection_with_bytes_after_the_answer_is_not_used_again(
     message: _Message, more: bytes
 ) -> None:
     answer, incoming = _read(message.data + more)
@@ -155,7 +155,7 @@ def test_damage_is_read_as_something_or_malformed_and_nothing_else(
 
 
 @given(st.binary(max_size=200).filter(lambda data: not data.startswith(b"HTTP/1.")), _CUTS)
-def test_what_is_not_http_is_malformed(data: bytes, cuts: list[int]) -> None:
+def test_bytes_that_are_not_http_are_malformed(data: bytes, cuts: list[int]) -> None:
     with pytest.raises(Malformed):
         _read(data, cuts)[1].end()
 
@@ -221,7 +221,7 @@ def test_a_chunk_that_can_be_read_in_two_ways_is_malformed(chunks: bytes) -> Non
         (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\n", b"x: y\r\n"),
     ],
 )
-def test_what_has_no_end_is_malformed_before_it_fills_the_memory(
+def test_an_endless_answer_is_malformed_before_it_fills_the_memory(
     endless: bytes, part: bytes
 ) -> None:
     incoming = Incoming()
@@ -256,14 +256,14 @@ def test_the_other_end_says_whether_the_connection_stays_open(head: str, keeps_o
 
 
 @pytest.mark.parametrize("status", [204, 304])
-def test_some_answers_have_no_body(status: int) -> None:
+def test_an_answer_without_content_has_no_body(status: int) -> None:
     answer, incoming = _read(f"HTTP/1.1 {status} None\r\nContent-Length: 5\r\n\r\n".encode())
     assert answer is not None
     assert (answer.status, answer.body) == (status, b"")
     assert incoming.keeps_open
 
 
-def test_what_comes_before_the_answer_is_passed_over() -> None:
+def test_interim_answers_are_skipped() -> None:
     before = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n"
     answer, incoming = _read(before + b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
     assert answer == Answer(200, {"content-length": "2"}, b"{}")

@@ -1,4 +1,4 @@
-"""Clients over several event loops, forks, and ends without a goodbye."""
+"""Clients outlive event loops and forks, and may be dropped without being closed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _client(server: Server, url: str, transport: str, patch: pytest.MonkeyPatch)
 
 
 @BOTH
-def test_one_client_serves_several_loops_in_turn(
+def test_a_client_serves_several_loops_in_turn(
     dynamodb: Server, transport: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with ChaosProxy(dynamodb.url) as proxy:
@@ -51,7 +51,7 @@ def test_one_client_serves_several_loops_in_turn(
 
 
 @BOTH
-def test_one_client_serves_several_loops_at_once(
+def test_a_client_serves_several_loops_at_once(
     dynamodb: Server, transport: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = _client(dynamodb, dynamodb.url, transport, monkeypatch)
@@ -82,7 +82,7 @@ async def test_a_client_that_is_forgotten_closes_its_connections(
 
 
 def _run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """In a process of its own, where warnings are errors."""
+    """Run a script in another process, where warnings are errors."""
     root = Path(__file__).parents[2]
     return subprocess.run(
         [sys.executable, "-W", "error", "-c", script, *arguments],
@@ -175,7 +175,7 @@ def test_greenlets_share_a_pool_and_do_not_stop_each_other(
 
 
 class _Doors:
-    """Counts what is opened and closed."""
+    """Doors count how often they are opened and closed."""
 
     def __init__(self, failures: int = 0) -> None:
         self.failures = failures
@@ -195,7 +195,7 @@ class _Doors:
             self.closed += 1
 
 
-def test_tasks_that_race_open_one_thing_and_the_loop_closes_it() -> None:
+def test_tasks_that_race_open_one_resource_and_the_loop_closes_it() -> None:
     doors = _Doors()
     held = PerLoop(doors)
 
@@ -208,7 +208,7 @@ def test_tasks_that_race_open_one_thing_and_the_loop_closes_it() -> None:
     assert (doors.opened, doors.closed) == (2, 2)
 
 
-async def test_what_failed_to_open_is_tried_again() -> None:
+async def test_a_resource_that_failed_to_open_is_opened_again() -> None:
     doors = _Doors(failures=1)
     held = PerLoop(doors)
     outcomes = await asyncio.gather(*(held.get() for _ in range(5)), return_exceptions=True)
@@ -218,7 +218,7 @@ async def test_what_failed_to_open_is_tried_again() -> None:
     assert doors.closed == 1
 
 
-async def test_a_task_that_gives_up_does_not_spoil_the_opening_for_others() -> None:
+async def test_a_task_that_gives_up_does_not_cancel_the_opening_for_other_tasks() -> None:
     held = PerLoop(_Doors())
     first = asyncio.ensure_future(held.get())
     second = asyncio.ensure_future(held.get())
@@ -231,7 +231,7 @@ async def test_a_task_that_gives_up_does_not_spoil_the_opening_for_others() -> N
     await held.close()
 
 
-async def test_closing_waits_for_what_is_being_opened() -> None:
+async def test_closing_waits_for_a_resource_that_is_being_opened() -> None:
     doors = _Doors()
     held = PerLoop(doors)
     opening = asyncio.ensure_future(held.get())

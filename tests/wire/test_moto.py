@@ -1,4 +1,4 @@
-"""What `transport="botocore"` is for: everything that hooks into botocore works."""
+"""Tools that hook into botocore work with `transport="botocore"`."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def test_a_success_that_is_not_json_leaves_the_outcome_unknown(body: bytes) -> N
 
 
 @pytest.mark.parametrize("key", ["message", "Message"])
-def test_a_refusal_has_code_and_message(key: str) -> None:
+def test_an_error_answer_has_code_and_message(key: str) -> None:
     fields = {"__type": "com.amazonaws.dynamodb.v20120810#SomeException", key: "because"}
     body = json.dumps(fields).encode()
     assert read_answer("GetItem", _answer(body, 400)) == ErrorAnswer(
@@ -75,14 +75,14 @@ def test_a_refusal_has_code_and_message(key: str) -> None:
     )
 
 
-def test_the_code_may_come_in_a_header() -> None:
+def test_the_code_of_an_error_answer_may_come_in_a_header() -> None:
     answer = _answer(b"", 400, x_amzn_errortype="SomeException:http://internal/")
     found = read_answer("GetItem", answer)
     assert isinstance(found, ErrorAnswer)
     assert found.code == "SomeException"
 
 
-def test_a_refusal_that_is_not_json_shows_its_beginning() -> None:
+def test_an_error_answer_that_is_not_json_shows_its_beginning() -> None:
     found = read_answer("GetItem", _answer(b"<html>Bad Gateway" + b"x" * 10_000, 502))
     assert isinstance(found, ErrorAnswer)
     assert found.code == ""

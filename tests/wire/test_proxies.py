@@ -1,4 +1,4 @@
-"""Proxies over real sockets: which requests they see, and what their failures mean."""
+"""Clients reach DynamoDB through real proxies, on both edges."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _HANG_S = 25.0
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A client's way to a DynamoDB: its driver, the TLS of servers that it trusts, a proxy."""
+    """A way to DynamoDB has a driver, the TLS of servers that are trusted, and a proxy's TLS."""
 
     dynamodb: Server
     driver: Driver
@@ -53,7 +53,7 @@ class Way:
     def client(
         self, proxy_url: str, url: str, limits: Limits | None = None, userinfo: str = ""
     ) -> DynamoClient:
-        """A client of an endpoint behind a proxy."""
+        """Open a client of an endpoint behind a proxy."""
         proxy_url = proxy_url.replace("://", f"://{userinfo}@") if userinfo else proxy_url
         for name in ("HTTP_PROXY", "HTTPS_PROXY"):
             self.patch.setenv(name, proxy_url)
@@ -63,7 +63,7 @@ class Way:
         return self.driver.run(client.call("ListTables", {}))
 
     def failure(self, client: DynamoClient) -> StorageUnavailable:
-        """The failure of a call, which must come before anyone would call it a hang."""
+        """Return the failure of a call, which must come long before a hang would."""
         began_s = time.monotonic()
         with pytest.raises(StorageUnavailable) as raised:
             self.ask(client)
@@ -77,7 +77,7 @@ class Way:
 
 @pytest.fixture(params=["http", "https"])
 def scheme(request: pytest.FixtureRequest) -> str:
-    """Of the proxy's URL."""
+    """Return the scheme of the proxy's URL."""
     return str(request.param)
 
 
@@ -90,7 +90,7 @@ def way(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Way:
-    """The machine's own settings do not count, and loopback may be proxied too."""
+    """Hide the machine's own proxy settings: loopback is proxied too here."""
     for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
@@ -300,7 +300,7 @@ def test_a_proxy_that_is_not_there_was_not_sent_to(way: Way) -> None:
 
 
 def _other_tls(folder: Path) -> tuple[ssl.SSLContext, Path]:
-    """TLS of a server that the client does not trust, and the file that would change that."""
+    """Make TLS of a server that the client does not trust, and the file that would change that."""
     (folder / "other").mkdir()
     return loopback_tls(folder / "other")
 
@@ -371,7 +371,7 @@ def test_an_endpoint_that_says_more_than_it_was_asked_leaves_no_tunnel(way: Way)
 
 
 def _hammer(way: Way, client: DynamoClient, callers: int) -> list[Any]:
-    """The answers to calls that are made at the same time."""
+    """Return the answers to calls that are made at the same time."""
 
     async def together() -> list[Any]:
         calls = [client.call("ListTables", {}) for _ in range(callers)]

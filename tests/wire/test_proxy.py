@@ -1,4 +1,4 @@
-"""Proxy URLs and the `CONNECT` exchange, without a network."""
+"""The functions for proxies need no network."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def test_a_clock_that_was_put_right_counts_again() -> None:
     assert clock.offset_ms == 0
 
 
-def test_a_slow_answer_does_not_undo_what_a_fast_one_taught() -> None:
+def test_a_slow_answer_does_not_undo_the_estimate_of_a_fast_answer() -> None:
     clock = ServerClock()
     clock.observe(_date(_NOW_S + 10), _NOW_S, _NOW_S + 0.1)
     learned = clock.offset_s

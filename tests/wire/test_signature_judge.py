@@ -1,4 +1,4 @@
-"""extenddb checks signatures by itself: what it accepts, others accept too."""
+"""extenddb checks signatures by itself, so it is an independent judge of our signer."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _judged(
     headers: dict[str, str],
     body: bytes = _BODY,
 ) -> ErrorAnswer | None:
-    """What the judge objects to, if anything."""
+    """Return the judge's objection, if there is any."""
     edge = open_edge(parse_endpoint(server.url), blocking=driver.blocking)
 
     async def ask() -> ErrorAnswer | None:

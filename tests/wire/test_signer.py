@@ -62,7 +62,7 @@ def _botocore_signs(
     body=st.binary(max_size=200),
     at_s=_TIMES,
 )
-def test_botocore_signs_the_same(
+def test_our_signature_equals_botocores(
     credentials: Credentials,
     region: str,
     host: str,
@@ -80,7 +80,7 @@ def test_botocore_signs_the_same(
 
 @settings(max_examples=50)
 @given(_HOSTS, st.lists(st.sampled_from(["", ".", "..", "db", "~x", "v1.0"]), max_size=5))
-def test_botocore_signs_the_same_for_a_path_that_is_not_normal(
+def test_our_signature_of_a_path_that_is_not_normal_equals_botocores(
     host: str, segments: list[str]
 ) -> None:
     url = host + "/" + "/".join(segments)

@@ -22,7 +22,7 @@ _VALUES = st.recursive(
 
 
 @given(_VALUES)
-def test_what_goes_through_json_and_back_is_the_same(value: Any) -> None:
+def test_a_value_survives_json_and_back(value: Any) -> None:
     sent = json.loads(json.dumps(to_attribute(value)))
     returned = from_attribute(sent)
     assert returned == value
@@ -30,7 +30,7 @@ def test_what_goes_through_json_and_back_is_the_same(value: Any) -> None:
 
 
 @given(_VALUES)
-def test_boto3_reads_what_we_write(value: Any) -> None:
+def test_boto3_reads_the_attributes_that_we_write(value: Any) -> None:
     assert TypeDeserializer().deserialize(to_attribute(value)) == value
 
 
@@ -55,7 +55,7 @@ def test_a_fraction_goes_back_as_it_came() -> None:
     assert to_attribute(from_attribute({"N": "0.125"})) == {"N": "0.125"}
 
 
-def test_enums_are_what_they_extend() -> None:
+def test_an_enum_is_stored_as_its_base_class() -> None:
     class Colour(StrEnum):
         RED = "red"
 
@@ -71,7 +71,7 @@ def test_sets_of_numbers_can_be_read() -> None:
 
 
 @pytest.mark.parametrize("value", [1.5, object(), b"bytes"])
-def test_what_dynamodb_cannot_store_is_refused(value: object) -> None:
+def test_a_value_that_dynamodb_cannot_store_is_refused(value: object) -> None:
     with pytest.raises(TypeError, match=type(value).__name__):
         to_attribute(value)
 
@@ -82,6 +82,6 @@ def test_an_empty_set_is_refused() -> None:
 
 
 @pytest.mark.parametrize("attribute", [{}, {"B": "AAAA"}])
-def test_what_we_never_write_cannot_be_read(attribute: dict[str, Any]) -> None:
+def test_an_attribute_of_an_unknown_type_cannot_be_read(attribute: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="cannot read"):
         from_attribute(attribute)

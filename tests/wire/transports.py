@@ -1,4 +1,4 @@
-"""Both transports, so that one test body runs over each of them."""
+"""Both transports run the same test bodies."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ BOTH = pytest.mark.parametrize("transport", ["wire", "botocore"])
 
 
 def unhurried(client: DynamoClient) -> DynamoClient:
-    """The client without a deadline: it tries as often as it would if no time passed."""
+    """Take a client's deadline away: it retries as often as it would if no time passed."""
     client._backoff = replace(client._backoff, deadline_s=math.inf)
     return client
