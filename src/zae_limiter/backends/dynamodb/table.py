@@ -7,7 +7,7 @@ caller's to repeat or not.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -15,7 +15,6 @@ from ...core.exceptions import StorageUnavailable
 from ...ports.io import Io
 from .expressions import Expression
 from .wire.client import DynamoClient
-from .wire.errors import ResourceMissing, hopeless
 from .wire.retry import Backoff, delays
 from .wire.values import Item
 
@@ -48,14 +47,13 @@ class Table:
         """The driver."""
         return self.client.io
 
-    async def call(self, operation: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    def call(
+        self, operation: str, parameters: Mapping[str, Any]
+    ) -> Coroutine[Any, Any, dict[str, Any]]:
         """Any operation on items. A table that is gone cannot answer."""
         if self.measured:
             parameters = {**parameters, "ReturnConsumedCapacity": "INDEXES"}
-        try:
-            return await self.client.call(operation, parameters)
-        except ResourceMissing as error:
-            raise hopeless(f"There is no table {self.name}: {error}", error) from error
+        return self.client.call_table(self.name, operation, parameters)
 
     async def repeatable(self, operation: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """The same, for an operation that does no harm when it is carried out twice."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from ....core.exceptions import StorageUnavailable
 from ....ports.io import Io
-from .errors import Busy, ConditionFailed, TransactionCanceled
+from .errors import Busy, ConditionFailed, ResourceMissing, TransactionCanceled, hopeless
 from .meter import Meter
 from .retry import Backoff, delays
 from .server_clock import ServerClock
@@ -39,6 +39,15 @@ class DynamoClient:
             return await self._once(operation, parameters, is_first=True)
         except StorageUnavailable as error:
             return await self._again(operation, parameters, error, began_ms)
+
+    async def call_table(
+        self, table: str, operation: str, parameters: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Carry out an operation on the items of a table. A table that is gone cannot answer."""
+        try:
+            return await self.call(operation, parameters)
+        except ResourceMissing as error:
+            raise hopeless(f"There is no table {table}: {error}", error) from error
 
     async def _again(
         self,
