@@ -1,4 +1,9 @@
-"""Distributed token-bucket rate limits: exact, one round trip, several limits per call."""
+"""Distributed token-bucket rate limits: exact, one round trip, several limits per call.
+
+The public names are all here; `docs/glossary.md` has the nouns. To read the code, begin with `core`
+(values and functions), then `ports`, `flows`, `runtime` and `backends`; the facades (`limiter`,
+`repository`, `lease`) come last and only forward to flows.
+"""
 
 from ._version import __version__
 from .core.audit import AuditAction, AuditEvent
@@ -51,7 +56,7 @@ from .repository import Repository, RepositoryBuilder
 from .sync_limiter import SyncRateLimiter
 from .sync_repository import SyncRepository, SyncRepositoryBuilder
 
-# One store, and one cache, serve both interfaces.
+# Both interfaces share one protocol of stores and one configuration cache.
 SyncRepositoryProtocol = RepositoryProtocol
 
 __all__ = [

@@ -27,14 +27,14 @@ __all__ = [
 
 
 class RefillResult(NamedTuple):
-    """The balance after a refill, and the time up to which it has been credited."""
+    """A refill results in a balance, and in the time up to which it has been credited."""
 
     new_tokens_milli: int
     new_last_refill_ms: int
 
 
 class ConsumeResult(NamedTuple):
-    """Whether the amount was there, and the balance that results."""
+    """A consumption results in success or not, and in a balance."""
 
     success: bool
     new_tokens_milli: int
@@ -53,8 +53,8 @@ def refill_bucket(
 ) -> RefillResult:
     """Credit the time since the last refill, up to the capacity.
 
-    Time advances only by what the credited tokens took to accrue, so that small steps
-    do not lose their fractions.
+    Time advances only by what the credited tokens took to accrue, so that small steps do not lose
+    their fractions.
     """
     elapsed_ms = now_ms - last_refill_ms
     if elapsed_ms <= 0:
@@ -78,7 +78,8 @@ def _refilled(state: BucketState, now_ms: int) -> RefillResult:
 
 
 def try_consume(state: BucketState, requested: int, now_ms: int) -> ConsumeResult:
-    """Refill, then take `requested` if it is there; take nothing if it is not."""
+    """Refill, then take `requested` tokens if the balance covers them; take nothing if it does
+    not."""
     tokens_milli, last_refill_ms = _refilled(state, now_ms)
     deficit_milli = requested * MILLI - tokens_milli
     success = deficit_milli <= 0
@@ -92,7 +93,8 @@ def try_consume(state: BucketState, requested: int, now_ms: int) -> ConsumeResul
 
 
 def force_consume(state: BucketState, amount: int, now_ms: int) -> RefillResult:
-    """Refill, then take `amount` whether or not it is there: the balance may go negative."""
+    """Refill, then take `amount` tokens even if the balance does not cover them: it may go
+    negative."""
     tokens_milli, last_refill_ms = _refilled(state, now_ms)
     return RefillResult(tokens_milli - amount * MILLI, last_refill_ms)
 
@@ -100,21 +102,21 @@ def force_consume(state: BucketState, amount: int, now_ms: int) -> RefillResult:
 def calculate_retry_after(
     deficit_milli: int, refill_amount_milli: int, refill_period_ms: int
 ) -> float:
-    """Seconds until the deficit has been refilled, rounded up by a millisecond."""
+    """Return the seconds until the deficit has been refilled, rounded up by a millisecond."""
     if deficit_milli <= 0:
         return 0.0
     return (deficit_milli * refill_period_ms // refill_amount_milli + 1) / 1000.0
 
 
 def calculate_available(state: BucketState, now_ms: int) -> int:
-    """Whole tokens there now; negative while in debt."""
+    """Return the whole tokens of a bucket now; negative while it is in debt."""
     return _refilled(state, now_ms).new_tokens_milli // MILLI
 
 
 def build_limit_status(
     entity_id: str, resource: str, limit: Limit, state: BucketState, requested: int, now_ms: int
 ) -> LimitStatus:
-    """How this limit stands towards a request."""
+    """Return the status of a limit towards a request."""
     result = try_consume(state, requested, now_ms)
     return LimitStatus(
         entity_id,
@@ -131,7 +133,8 @@ def build_limit_status(
 def would_refill_satisfy(
     buckets: Iterable[BucketState], consume: Mapping[str, int], now_ms: int
 ) -> tuple[bool, list[LimitStatus]]:
-    """Whether refilling now would let the request pass, with the status of each limit it uses."""
+    """Return whether a refill now would let the request pass, and the status of each limit it
+    uses."""
     statuses = [
         build_limit_status(
             state.entity_id,

@@ -1,4 +1,4 @@
-"""What `acquire` gives: the right to do what was charged for, and to correct the charge."""
+"""Leases: the right to do what was charged for, and to correct the charge."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .runtime.blocking import run
 
 
 class _LeaseBase:
-    """What both leases know."""
+    """The properties that the asynchronous and the blocking lease share."""
 
     def __init__(self, record: LeaseRecord) -> None:
         self._record = record
@@ -26,7 +26,7 @@ class _LeaseBase:
 
     @property
     def consumed(self) -> dict[str, int]:
-        """Tokens by limit over all levels, corrections included."""
+        """The tokens taken of each limit over all levels, corrections included."""
         return self._record.ledger.consumed
 
     @property
@@ -36,7 +36,8 @@ class _LeaseBase:
 
 
 class Lease(_LeaseBase):
-    """A charge that is corrected when its block ends, and refunded if the block fails."""
+    """A lease is a charge that is corrected when its block ends, and refunded if the block
+    fails."""
 
     async def consume(self, /, **amounts: int) -> None:
         """Charge more now, at every level, or raise `RateLimitExceeded` and charge nothing."""
@@ -45,7 +46,7 @@ class Lease(_LeaseBase):
     async def adjust(self, /, **amounts: int) -> None:
         """Add to the charge (or, negative, take from it) when the block ends.
 
-        Never refused: a bucket may go into debt, which later refills repay.
+        An adjustment is never refused: a bucket may go into debt, which later refills repay.
         """
         flows.adjust(self._record, amounts)
 
@@ -55,7 +56,7 @@ class Lease(_LeaseBase):
 
 
 class SyncLease(_LeaseBase):
-    """`Lease` without await."""
+    """A blocking lease is a `Lease` without await."""
 
     def consume(self, /, **amounts: int) -> None:
         """Charge more now, at every level, or raise `RateLimitExceeded` and charge nothing."""
@@ -64,7 +65,7 @@ class SyncLease(_LeaseBase):
     def adjust(self, /, **amounts: int) -> None:
         """Add to the charge (or, negative, take from it) when the block ends.
 
-        Never refused: a bucket may go into debt, which later refills repay.
+        An adjustment is never refused: a bucket may go into debt, which later refills repay.
         """
         flows.adjust(self._record, amounts)
 
@@ -78,7 +79,7 @@ async def _take_back(record: LeaseRecord) -> None:
 
 
 class Acquisition:
-    """What `async with limiter.acquire(...)` enters and leaves."""
+    """An acquisition is the context manager of `async with limiter.acquire(...)`."""
 
     __slots__ = ("_record", "_request", "_scope", "_terms")
 
@@ -104,7 +105,7 @@ class Acquisition:
 
 
 class SyncAcquisition:
-    """What `with limiter.acquire(...)` enters and leaves."""
+    """An acquisition is the context manager of `with limiter.acquire(...)`."""
 
     __slots__ = ("_record", "_request", "_scope", "_terms")
 
@@ -120,7 +121,7 @@ class SyncAcquisition:
             self._record = record
             return SyncLease(record)
         except BaseException:
-            # An interrupt may arrive between the charge and the block.
+            # Without this, an interrupt between the charge and the block would keep the tokens.
             if record is not None:
                 run(_take_back(record))
             raise

@@ -1,4 +1,4 @@
-"""The rate limiter."""
+"""This module is the asynchronous rate limiter."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .runtime.asyncio_driver import drive, in_time
 
 
 class RateLimiter(Records, LimiterBase):
-    """Token-bucket limits on everything that an entity does with a resource.
+    """A rate limiter charges the token buckets of entities for what they do with resources.
 
     limiter = RateLimiter(repository=repository)
     async with limiter.acquire("key-1", "gpt-4", {"rpm": 1, "tpm": 500}) as lease:
@@ -59,7 +59,7 @@ class RateLimiter(Records, LimiterBase):
         await self.repository.close()
 
     async def is_available(self, timeout: float = 1.0) -> bool:
-        """Whether the store answers in time. Never raises."""
+        """Return whether the store answers within `timeout` seconds. Never raises."""
         return await in_time(deployment.can_ping(self.scope), timeout)
 
     def acquire(
@@ -73,13 +73,13 @@ class RateLimiter(Records, LimiterBase):
         *,
         timeout: float | None = None,
     ) -> Acquisition:
-        """Take what `consume` says from the entity's bucket and, where it cascades, from its
-        ancestors': all of it or, with `RateLimitExceeded`, none.
+        """Charge the amounts in `consume` to the entity's bucket and, where it cascades, to the
+        buckets of its ancestors: all of them or, with `RateLimitExceeded`, none.
 
-        The block's end writes what `lease.adjust` corrected. If the block raises, or is
-        cancelled, everything is given back. `limits` replaces the stored limits for this
-        call. With `timeout` it waits for tokens, first come first served, and raises at once
-        what cannot fit in time.
+        When the block ends, the corrections of `lease.adjust` are written. If the block raises, or
+        is cancelled, everything is given back. `limits` replaces the stored limits for this call.
+        With `timeout` the call waits for tokens, first come first served; a request that cannot fit
+        in time is refused at once.
         """
         return self._acquisition(
             Acquisition,
@@ -99,7 +99,7 @@ class RateLimiter(Records, LimiterBase):
         limits: list[Limit] | None = None,
         use_stored_limits: bool = False,
     ) -> dict[str, int]:
-        """How much of each limit could be taken now, ancestors included."""
+        """Return the tokens of each limit that could be taken now, ancestors included."""
         request = self._request(entity_id, resource, {}, limits, use_stored_limits)
         return await drive(capacity.available(self.scope, request))
 
@@ -111,16 +111,17 @@ class RateLimiter(Records, LimiterBase):
         limits: list[Limit] | None = None,
         use_stored_limits: bool = False,
     ) -> float:
-        """Seconds until this would fit, ancestors included; infinite when it never will."""
+        """Return the seconds until the amounts in `needed` would fit, ancestors included; infinite
+        when they never will."""
         request = self._request(entity_id, resource, needed, limits, use_stored_limits, "needed")
         return await drive(capacity.time_until_available(self.scope, request))
 
     async def get_resource_capacity(
         self, resource: str, limit_name: str, parents_only: bool = False
     ) -> ResourceCapacity:
-        """One limit of a resource over all entities that have a bucket.
+        """Add up one limit of a resource over all entities that have a bucket.
 
-        One that cannot be read is left out, and a `StoredDataWarning` names it.
+        A bucket that cannot be read is left out, and a `StoredDataWarning` names it.
         """
         return await drive(
             capacity.get_resource_capacity(self.scope, resource, limit_name, parents_only)
@@ -132,13 +133,14 @@ class RateLimiter(Records, LimiterBase):
         on_unavailable: OnUnavailable | None = None,
         principal: str | None = None,
     ) -> None:
-        """Set the limits for everything that has none; what is not named stays as it is."""
+        """Set the limits for entities and resources that have none; an `on_unavailable` of None
+        keeps the stored one."""
         await drive(
             stored_limits.set_system_defaults(self.scope, limits, on_unavailable, principal)
         )
 
     async def get_system_defaults(self) -> tuple[list[Limit], OnUnavailable | None]:
-        """The system's limits, and what it says of outages."""
+        """Return the system's limits and its `on_unavailable`."""
         return await drive(stored_limits.system_defaults_enum(self.scope))
 
     async def get_usage_snapshots(
@@ -151,7 +153,7 @@ class RateLimiter(Records, LimiterBase):
         limit: int = 100,
         next_key: dict[str, Any] | None = None,
     ) -> tuple[list[UsageSnapshot], dict[str, Any] | None]:
-        """Usage by window, newest first, one page, and the key of the next."""
+        """Return one page of usage by window, newest first, and the key of the next page."""
         return await drive(
             usage.get_usage_snapshots(
                 self.scope,
@@ -175,7 +177,7 @@ class RateLimiter(Records, LimiterBase):
         start_time: datetime | None = None,
         end_time: datetime | None = None,
     ) -> UsageSummary:
-        """Usage snapshots added up."""
+        """Add up usage snapshots."""
         return await drive(
             usage.get_usage_summary(
                 self.scope,

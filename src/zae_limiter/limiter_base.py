@@ -1,4 +1,4 @@
-"""What the asynchronous and the blocking limiter have in common."""
+"""This module is the common part of the asynchronous and the blocking limiter."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ A = TypeVar("A")
 
 
 def check_mode(value: OnUnavailable | None) -> OnUnavailable | None:
-    """A mode, or its name, or None."""
+    """Return a mode for its name; a mode and None are returned as they are."""
     if value is None or isinstance(value, OnUnavailable):
         return value
     try:
@@ -27,7 +27,8 @@ def check_mode(value: OnUnavailable | None) -> OnUnavailable | None:
 
 
 class LimiterBase:
-    """A scope, and the limiter's own defaults: the last level of all."""
+    """A limiter has a scope, and defaults of its own: the last level at which limits are looked
+    for."""
 
     def __init__(
         self,
@@ -48,7 +49,7 @@ class LimiterBase:
 
     @property
     def name(self) -> str:
-        """Deprecated: the name of the stack, as `repository.stack_name` tells it."""
+        """The name of the stack. Deprecated: `repository.stack_name` replaces it."""
         warnings.warn("use repository.stack_name instead", DeprecationWarning, stacklevel=2)
         return self.scope.settings.stack_name
 

@@ -1,4 +1,4 @@
-"""Opening a repository: every option, its default and its check."""
+"""This module opens a repository: it has every option, its default and its check."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DEFAULT_STACK = "zae-limiter"
 
 
 class ConnectOptions(TypedDict, total=False):
-    """How `connect` finds the store, and how the repository behaves."""
+    """The options of `connect`: where the store is, and how the repository behaves."""
 
     url: str | None
     stack: str | None
@@ -49,7 +49,7 @@ class ConnectOptions(TypedDict, total=False):
 
 
 class OpenOptions(ConnectOptions, total=False):
-    """How `open` finds the store, whether it makes a table, and how the repository behaves."""
+    """The options of `open`: those of `connect`, and whether a missing table is created."""
 
     create: bool
 
@@ -74,7 +74,7 @@ DEFAULT_OPTIONS: OpenOptions = {
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """A store and namespace to open, checked before any I/O."""
+    """An opening is a store and a namespace to open, checked before any I/O."""
 
     store: StoreUrl
     namespace: str
@@ -82,7 +82,7 @@ class Opening:
 
     @property
     def clock(self) -> Clock | None:
-        """The clock to go by; None is the system's."""
+        """The clock that the driver goes by; None is the system clock."""
         return self.options["clock"]
 
 
@@ -117,7 +117,7 @@ def check_multiplier(value: object) -> None:
 
 
 def _choose_store(options: OpenOptions, environment: Mapping[str, str]) -> StoreUrl:
-    """The store of the URL, else of `ZAEL_URL`, else the table of a stack."""
+    """Return the store of the URL, else of `ZAEL_URL`, else the table of a stack."""
     url, stack = options["url"], options["stack"]
     region, endpoint_url = options["region"], options["endpoint_url"]
     chosen = url or (None if stack else environment.get("ZAEL_URL"))
@@ -135,7 +135,8 @@ def _choose_store(options: OpenOptions, environment: Mapping[str, str]) -> Store
 async def open_scope(
     opening: Opening, io: Io, *, blocking: bool, create: bool
 ) -> tuple[Scope, str]:
-    """The scope that was asked for, made if that is wanted, and the name of its namespace."""
+    """Return the scope of an opening, created if `create` says so, and the name of its
+    namespace."""
     store: RepositoryProtocol | None = None
     try:
         store = await open_store(
@@ -162,7 +163,7 @@ async def _namespace(
 
 
 async def close_store(store: RepositoryProtocol, io: Io) -> None:
-    """Let go of the store and of the driver's threads."""
+    """Close the store, and end the driver's threads."""
     await store.close()
     await io.close()
 

@@ -1,4 +1,4 @@
-"""The repository: everything that is stored, apart from acquiring."""
+"""This module is the asynchronous repository: everything that is stored, apart from acquiring."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def _close(opened: tuple[Scope, str]) -> None:
 
 
 class Repository(Records, RepositoryBase):
-    """Limits, entities, namespaces and records of one store.
+    """A repository gives access to the limits, entities and records of one namespace of a store.
 
     repository = await Repository.open(url="sqlite:///limits.db")
     repository = await Repository.open(stack="my-stack", region="us-east-1")
@@ -44,19 +44,19 @@ class Repository(Records, RepositoryBase):
         namespace: str | None = None,
         **options: Unpack[OpenOptions],
     ) -> Self:
-        """Open the store of a URL (or `ZAEL_URL`), making it and the namespace if needed.
+        """Open the store of a URL (or `ZAEL_URL`); create the store and the namespace if needed.
 
-        Without `url` the store is the DynamoDB table of `stack` (or `ZAEL_STACK`, or
-        `zae-limiter`) in `region`, or at `endpoint_url`. A missing table is made only with
-        `create=True`, or where the endpoint is not AWS itself. `transport` is "wire" or
-        "botocore", for programs that patch or trace botocore. `connect_timeout` (2) and
-        `read_timeout` (4) are the seconds that DynamoDB is waited for; a URL can say so, too.
+        Without `url` the store is the DynamoDB table of `stack` (or `ZAEL_STACK`, or `zae-limiter`)
+        in `region`, or at `endpoint_url`. A missing table is created only with `create=True`, or
+        where the endpoint is not AWS itself. `transport` is "wire" or "botocore", for programs that
+        patch or trace botocore. `connect_timeout` (2) and `read_timeout` (4) are the seconds that
+        the client waits for DynamoDB; a URL can set them, too.
 
-        Configuration is cached for `config_cache_ttl` (60) seconds, and a refusal is remembered
-        for `refusal_cache_ttl` (1). With `coalesce` (True), writes of this process that meet at
-        a bucket go together; `linger_ms` (0) makes such a write wait for company. An unused
-        bucket may expire after `bucket_ttl_multiplier` (7) times the time that it takes to fill.
-        `clock` is for tests.
+        Configuration is cached for `config_cache_ttl` (60) seconds, and a refusal is remembered for
+        `refusal_cache_ttl` (1). With `coalesce` (True), writes of this process that meet at a
+        bucket item are sent as one; `linger_ms` (0) makes such a batch wait for followers. An
+        unused bucket may expire after `bucket_ttl_multiplier` (7) times the time that it takes to
+        fill. `clock` is for tests.
         """
         opening = check_opening(namespace, options)
         io = AsyncioIo(opening.clock, parallel_helps=not opening.store.is_embedded)
@@ -69,7 +69,8 @@ class Repository(Records, RepositoryBase):
         namespace: str | None = None,
         **options: Unpack[ConnectOptions],
     ) -> Self:
-        """Open a store and namespace that exist; nothing is ever made. Options as for `open`."""
+        """Open a store and namespace that exist; nothing is ever created. The options are those of
+        `open`."""
         opening = check_opening(namespace, options, ConnectOptions)
         io = AsyncioIo(opening.clock, parallel_helps=not opening.store.is_embedded)
         scope, name = await drive(open_scope(opening, io, blocking=False, create=False), _close)
@@ -77,7 +78,8 @@ class Repository(Records, RepositoryBase):
 
     @classmethod
     def builder(cls) -> RepositoryBuilder:
-        """Open a repository step by step; the namespace that is chosen must be registered."""
+        """Return a builder, which opens a repository step by step; the namespace must be
+        registered."""
         return RepositoryBuilder()
 
     async def __aenter__(self) -> Self:
@@ -92,7 +94,8 @@ class Repository(Records, RepositoryBase):
         await self.close()
 
     async def close(self) -> None:
-        """Let go of the store. A repository made by `namespace()` leaves it to its origin."""
+        """Close the store. A repository made by `namespace()` leaves the store open for its
+        origin."""
         if self._owns_store:
             await drive(close_store(self.scope.store, self.scope.io))
 
@@ -103,10 +106,10 @@ class Repository(Records, RepositoryBase):
         on_unavailable: OnUnavailableAction | None = None,
         bucket_ttl_multiplier: int | None = None,
     ) -> Self:
-        """Another namespace of the same store; it must be registered.
+        """Return a repository for another registered namespace of the store.
 
-        `on_unavailable` is stored there, for everyone. Without `bucket_ttl_multiplier` it has
-        that of this repository.
+        `on_unavailable` is stored there, for all clients. Without `bucket_ttl_multiplier` the new
+        repository has that of this one.
         """
         multiplier = self._multiplier(bucket_ttl_multiplier)
         record = await drive(namespaces.find(self.scope.store, name))
@@ -125,21 +128,21 @@ class Repository(Records, RepositoryBase):
         return await drive(register_all(self.scope.store, self.scope.io, namespaces))
 
     async def get_namespace(self, namespace: str) -> dict[str, str] | None:
-        """The active namespace of this name."""
+        """Return the active namespace of this name."""
         record = await drive(namespaces.look_up(self.scope.store, namespace))
         return None if record is None else namespaces.namespace_dict(record)
 
     async def list_namespaces(self) -> list[dict[str, str]]:
-        """All active namespaces."""
+        """List all active namespaces."""
         found = await drive(self.scope.store.namespaces.active())
         return [namespaces.listed_namespace_dict(record) for record in found]
 
     async def delete_namespace(self, namespace: str) -> None:
-        """Free the name; the data stays until it is purged or recovered."""
+        """Free the name; the data stays until the namespace is purged or recovered."""
         await drive(namespaces.delete(self.scope.store, self.scope.io, namespace))
 
     async def list_orphan_namespaces(self) -> list[dict[str, str]]:
-        """Deleted namespaces whose data is still there."""
+        """List the deleted namespaces whose data still exists."""
         found = await drive(self.scope.store.namespaces.orphans())
         return [namespaces.orphan_dict(record) for record in found]
 
@@ -157,13 +160,14 @@ class Repository(Records, RepositoryBase):
         on_unavailable: OnUnavailableAction | None = None,
         principal: str | None = None,
     ) -> None:
-        """Set the limits for everything that has none; what is not named stays as it is."""
+        """Set the limits for entities and resources that have none; an `on_unavailable` of None
+        keeps the stored one."""
         await drive(
             stored_limits.set_system_defaults(self.scope, limits, on_unavailable, principal)
         )
 
     async def get_system_defaults(self) -> tuple[list[Limit], OnUnavailableAction | None]:
-        """The system's limits, and what it says of outages."""
+        """Return the system's limits and its `on_unavailable`."""
         return await drive(stored_limits.system_defaults(self.scope))
 
     async def get_usage_snapshots(
@@ -176,7 +180,7 @@ class Repository(Records, RepositoryBase):
         limit: int = 100,
         next_key: dict[str, Any] | None = None,
     ) -> tuple[list[UsageSnapshot], dict[str, Any] | None]:
-        """Usage by window, newest first, one page, and the key of the next."""
+        """Return one page of usage by window, newest first, and the key of the next page."""
         return await drive(
             usage.get_usage_snapshots(
                 self.scope,
@@ -194,7 +198,7 @@ class Repository(Records, RepositoryBase):
         start_time: str | None = None,
         end_time: str | None = None,
     ) -> UsageSummary:
-        """Usage snapshots added up."""
+        """Add up usage snapshots."""
         return await drive(
             usage.get_usage_summary(
                 self.scope, usage.make_query(entity_id, resource, window_type, start_time, end_time)
@@ -202,21 +206,23 @@ class Repository(Records, RepositoryBase):
         )
 
     async def get_system_limits(self) -> list[Limit]:
-        """The system's limits; empty when there are none."""
+        """Return the system's limits; empty when there are none."""
         return await drive(stored_limits.get_limits(self.scope, SYSTEM_SLOT))
 
     async def resolve_limits(self, entity_id: str, resource: str) -> stored_limits.ResolvedLimits:
-        """The limits in force, what the system says of outages, and the level that decided."""
+        """Return the limits in force, the system's `on_unavailable`, and the level that set the
+        limits."""
         return await drive(stored_limits.resolve_limits(self.scope, entity_id, resource))
 
     async def resolve_on_unavailable(self) -> OnUnavailableAction:
-        """What happens while the store cannot answer: `allow` or `block`. Never raises."""
+        """Return the effect of an unavailable store on a call: `allow` or `block`. Never raises."""
         return await drive(stored_limits.on_unavailable_or_block(self.scope))
 
     async def get_bucket(
         self, entity_id: str, resource: str, limit_name: str, shard_id: int = 0
     ) -> BucketState | None:
-        """The stored state of one limit of one bucket or, where it is split, of one shard."""
+        """Return the stored state of one limit of one bucket or, where the bucket is split, of one
+        shard."""
         return await drive(
             capacity.get_bucket(self.scope, entity_id, resource, limit_name, shard_id)
         )
@@ -224,39 +230,39 @@ class Repository(Records, RepositoryBase):
     async def get_buckets(
         self, entity_id: str, resource: str | None = None, shard_id: int | None = None
     ) -> list[BucketState]:
-        """The stored state of an entity's buckets, of all of their shards or of one.
+        """Return the stored state of an entity's buckets, of all of their shards or of one.
 
-        One that cannot be read is left out of a list, and a `StoredDataWarning` names it. If it
-        is the one of the resource that was asked for, `StoredDataError` is raised.
+        A bucket that cannot be read is left out of a list, and a `StoredDataWarning` names it. If
+        `resource` names that bucket, `StoredDataError` is raised.
         """
         return await drive(capacity.get_buckets(self.scope, entity_id, resource, shard_id))
 
     async def get_resource_buckets(
         self, resource: str, limit_name: str | None = None
     ) -> list[BucketState]:
-        """The stored state of a resource's buckets over all entities.
+        """Return the stored state of a resource's buckets over all entities.
 
-        One that cannot be read is left out, and a `StoredDataWarning` names it.
+        A bucket that cannot be read is left out, and a `StoredDataWarning` names it.
         """
         return await drive(capacity.get_resource_buckets(self.scope, resource, limit_name))
 
     async def ping(self) -> bool:
-        """Whether the store answers."""
+        """Return whether the store answers."""
         return await drive(deployment.can_ping(self.scope))
 
     async def create_table(self) -> None:
-        """Make the table if there is none, as opening with `create=True` does. Namespaces have
-        to be registered in a new one. Stores that are no table were made when they were opened.
-        """
+        """Create the table if there is none, as opening with `create=True` does. Namespaces have to
+        be registered in a new table. Stores without a table were created when they were opened."""
         await drive(deployment.create_table(self.scope))
 
     async def delete_table(self) -> None:
-        """Delete everything that is stored, of all namespaces, with the table if it is one."""
+        """Delete everything that is stored, of all namespaces, and the table itself where there is
+        one."""
         await drive(deployment.delete_table(self.scope))
 
     async def get_version_record(self) -> dict[str, Any] | None:
-        """The versions of the table's parts; None where nobody has written any, and for stores
-        that are no table."""
+        """Return the versions of the table's parts; None where no client has written them, and for
+        stores without a table."""
         return await drive(deployment.get_version_record(self.scope))
 
     async def set_version_record(
@@ -266,8 +272,8 @@ class Repository(Records, RepositoryBase):
         client_min_version: str | None = None,
         updated_by: str | None = None,
     ) -> None:
-        """Replace the table's version record. Without `client_min_version` it lets every client
-        in. `InfrastructureError` for stores that are no table."""
+        """Replace the table's version record. Without `client_min_version` the table lets every
+        client in. Stores without a table raise `InfrastructureError`."""
         await drive(
             deployment.set_version_record(
                 self.scope, schema_version, lambda_version, client_min_version, updated_by
@@ -276,10 +282,11 @@ class Repository(Records, RepositoryBase):
 
 
 class RepositoryBuilder(BuilderSteps):
-    """Opens a `Repository`: `await Repository.builder().stack("s").region("r").build()`."""
+    """A builder opens a `Repository`: `await
+    Repository.builder().stack("s").region("r").build()`."""
 
     async def build(self) -> Repository:
-        """Open the store, register `default`, and go to the namespace that was chosen."""
+        """Open the store, register `default`, and open the namespace that was chosen."""
         first = await Repository.open(DEFAULT_NAMESPACE, **self._choices.arguments)
         try:
             chosen = await first.namespace(

@@ -1,4 +1,4 @@
-"""The common part of the asynchronous and the blocking repository."""
+"""This module is the common part of the asynchronous and the blocking repository."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .ports.repository_protocol import NamespaceRecord
 
 
 class RepositoryBase:
-    """A namespace of a store, and what this process knows of it."""
+    """A repository is one namespace of a store, with the local state of this process."""
 
     def __init__(self, scope: Scope, namespace_name: str, *, owns_store: bool) -> None:
         self.scope = scope
@@ -27,49 +27,52 @@ class RepositoryBase:
 
     @property
     def namespace_id(self) -> str:
-        """The opaque id that its data is stored under."""
+        """The opaque id of the namespace, which every key of its data begins with."""
         return self.scope.namespace_id
 
     @property
     def stack_name(self) -> str:
-        """What the store is called: its stack, or its URL where it has none."""
+        """The name of the store's stack, or its URL where it has none."""
         return self.scope.settings.stack_name
 
     @property
     def table_name(self) -> str:
-        """The table has the name of its stack."""
+        """The name of the store's table, which is that of its stack."""
         return self.scope.settings.stack_name
 
     @property
     def region(self) -> str | None:
-        """The region that was asked for."""
+        """The AWS region that the repository was opened with."""
         return self.scope.settings.region
 
     @property
     def endpoint_url(self) -> str | None:
-        """The endpoint that was asked for."""
+        """The endpoint that the repository was opened with."""
         return self.scope.settings.endpoint_url
 
     @property
     def capabilities(self) -> BackendCapabilities:
-        """What the store can do."""
+        """The capabilities of the store."""
         return self.scope.store.capabilities
 
     def get_cache_stats(self) -> CacheStats:
-        """How the configuration cache has been doing."""
+        """Return how often the configuration cache was hit and missed, and its size."""
         local = self.scope.local
         return replace(local.config_cache.stats(), local_rejections=local.refusals.recalled)
 
     def _multiplier(self, chosen: int | None) -> int:
-        """The multiplier that was chosen, else this repository's own."""
+        """Return the multiplier that was chosen, else this repository's own."""
         multiplier = self.scope.settings.bucket_ttl_multiplier if chosen is None else chosen
         check_multiplier(multiplier)
         return multiplier
 
     def _scope_of(self, record: NamespaceRecord, bucket_ttl_multiplier: int) -> Scope:
-        """A scope for another namespace of the store. What is keyed by bucket addresses is shared,
-        since an address names its namespace. The configuration cache is new, and so are the
-        readings that fill it: a reading counts for one cache's generation only."""
+        """Return a scope for another namespace of the store.
+
+        State that is keyed by bucket addresses is shared, since an address names its namespace. The
+        configuration cache is new, and so are the reads that fill it: a read that two namespaces
+        shared would give one of them the limits of the other.
+        """
         scope = self.scope
         cache = ConfigCache(scope.local.config_cache.ttl_seconds)
         return replace(

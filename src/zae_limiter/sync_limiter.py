@@ -1,4 +1,4 @@
-"""The rate limiter for threads."""
+"""This module is the blocking rate limiter."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .sync_repository import SyncRepository
 
 
 class SyncRateLimiter(SyncRecords, LimiterBase):
-    """`RateLimiter` without await. Threads may share one."""
+    """A blocking rate limiter is a `RateLimiter` without await. Threads may share it."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class SyncRateLimiter(SyncRecords, LimiterBase):
         self.repository.close()
 
     def is_available(self, timeout: float = 1.0) -> bool:
-        """Whether the store answers. Never raises."""
+        """Return whether the store answers. Never raises."""
         return run(deployment.can_ping(self.scope))
 
     def acquire(
@@ -67,13 +67,13 @@ class SyncRateLimiter(SyncRecords, LimiterBase):
         *,
         timeout: float | None = None,
     ) -> SyncAcquisition:
-        """Take what `consume` says from the entity's bucket and, where it cascades, from its
-        ancestors': all of it or, with `RateLimitExceeded`, none.
+        """Charge the amounts in `consume` to the entity's bucket and, where it cascades, to the
+        buckets of its ancestors: all of them or, with `RateLimitExceeded`, none.
 
-        The block's end writes what `lease.adjust` corrected. If the block raises, or is
-        cancelled, everything is given back. `limits` replaces the stored limits for this
-        call. With `timeout` it waits for tokens, first come first served, and raises at once
-        what cannot fit in time.
+        When the block ends, the corrections of `lease.adjust` are written. If the block raises, or
+        is cancelled, everything is given back. `limits` replaces the stored limits for this call.
+        With `timeout` the call waits for tokens, first come first served; a request that cannot fit
+        in time is refused at once.
         """
         return self._acquisition(
             SyncAcquisition,
@@ -93,7 +93,7 @@ class SyncRateLimiter(SyncRecords, LimiterBase):
         limits: list[Limit] | None = None,
         use_stored_limits: bool = False,
     ) -> dict[str, int]:
-        """How much of each limit could be taken now, ancestors included."""
+        """Return the tokens of each limit that could be taken now, ancestors included."""
         request = self._request(entity_id, resource, {}, limits, use_stored_limits)
         return run(capacity.available(self.scope, request))
 
@@ -105,16 +105,17 @@ class SyncRateLimiter(SyncRecords, LimiterBase):
         limits: list[Limit] | None = None,
         use_stored_limits: bool = False,
     ) -> float:
-        """Seconds until this would fit, ancestors included; infinite when it never will."""
+        """Return the seconds until the amounts in `needed` would fit, ancestors included; infinite
+        when they never will."""
         request = self._request(entity_id, resource, needed, limits, use_stored_limits, "needed")
         return run(capacity.time_until_available(self.scope, request))
 
     def get_resource_capacity(
         self, resource: str, limit_name: str, parents_only: bool = False
     ) -> ResourceCapacity:
-        """One limit of a resource over all entities that have a bucket.
+        """Add up one limit of a resource over all entities that have a bucket.
 
-        One that cannot be read is left out, and a `StoredDataWarning` names it.
+        A bucket that cannot be read is left out, and a `StoredDataWarning` names it.
         """
         return run(capacity.get_resource_capacity(self.scope, resource, limit_name, parents_only))
 
@@ -124,11 +125,12 @@ class SyncRateLimiter(SyncRecords, LimiterBase):
         on_unavailable: OnUnavailable | None = None,
         principal: str | None = None,
     ) -> None:
-        """Set the limits for everything that has none; what is not named stays as it is."""
+        """Set the limits for entities and resources that have none; an `on_unavailable` of None
+        keeps the stored one."""
         run(stored_limits.set_system_defaults(self.scope, limits, on_unavailable, principal))
 
     def get_system_defaults(self) -> tuple[list[Limit], OnUnavailable | None]:
-        """The system's limits, and what it says of outages."""
+        """Return the system's limits and its `on_unavailable`."""
         return run(stored_limits.system_defaults_enum(self.scope))
 
     def get_usage_snapshots(
@@ -141,7 +143,7 @@ class SyncRateLimiter(SyncRecords, LimiterBase):
         limit: int = 100,
         next_key: dict[str, Any] | None = None,
     ) -> tuple[list[UsageSnapshot], dict[str, Any] | None]:
-        """Usage by window, newest first, one page, and the key of the next."""
+        """Return one page of usage by window, newest first, and the key of the next page."""
         return run(
             usage.get_usage_snapshots(
                 self.scope,
@@ -165,7 +167,7 @@ class SyncRateLimiter(SyncRecords, LimiterBase):
         start_time: datetime | None = None,
         end_time: datetime | None = None,
     ) -> UsageSummary:
-        """Usage snapshots added up."""
+        """Add up usage snapshots."""
         return run(
             usage.get_usage_summary(
                 self.scope,

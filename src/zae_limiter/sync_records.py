@@ -1,4 +1,4 @@
-"""Records for threads: what the blocking limiter and repository both offer."""
+"""This module is the part of the blocking facades that the limiter and the repository share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .runtime.blocking import run
 
 
 class SyncRecords:
-    """`Records` without await."""
+    """Blocking records are `Records` without await."""
 
     scope: Scope
 
@@ -37,7 +37,7 @@ class SyncRecords:
         )
 
     def get_entity(self, entity_id: str) -> Entity | None:
-        """The entity, if there is one."""
+        """Return the entity, if there is one."""
         return run(entities.get_entity(self.scope, entity_id))
 
     def update_entity(
@@ -49,7 +49,8 @@ class SyncRecords:
         expected_version: int | None = None,
         principal: str | None = None,
     ) -> Entity:
-        """Change name or metadata; `EntityVersionError` when it is not at the expected version."""
+        """Change an entity's name or metadata; raise `EntityVersionError` if another client has
+        changed the entity since `expected_version`."""
         return run(
             entities.update_entity(
                 self.scope, entity_id, name, metadata, expected_version, principal
@@ -61,7 +62,7 @@ class SyncRecords:
         run(entities.delete_entity(self.scope, entity_id, principal))
 
     def get_children(self, parent_id: str) -> list[Entity]:
-        """Entities whose parent this is."""
+        """List the entities that have this parent."""
         return run(entities.get_children(self.scope, parent_id))
 
     def set_limits(
@@ -79,7 +80,7 @@ class SyncRecords:
         )
 
     def get_limits(self, entity_id: str, resource: str = DEFAULT_RESOURCE) -> list[Limit]:
-        """The entity's own limits for a resource; empty when it has none."""
+        """Return the entity's own limits for a resource; empty when it has none."""
         return run(
             stored_limits.get_limits(self.scope, stored_limits.entity_slot(entity_id, resource))
         )
@@ -87,7 +88,7 @@ class SyncRecords:
     def delete_limits(
         self, entity_id: str, resource: str = DEFAULT_RESOURCE, principal: str | None = None
     ) -> None:
-        """Take the entity's own limits for a resource away: the next level decides again."""
+        """Delete the entity's own limits for a resource: the next level decides again."""
         run(
             stored_limits.delete_config(
                 self.scope, stored_limits.entity_slot(entity_id, resource), principal
@@ -97,13 +98,14 @@ class SyncRecords:
     def list_entities_with_custom_limits(
         self, resource: str, limit: int | None = None, cursor: str | None = None
     ) -> tuple[list[str], str | None]:
-        """One page of entities with limits of their own for a resource, and the next cursor."""
+        """Return one page of entities with limits of their own for a resource, and the next
+        cursor."""
         return run(
             stored_limits.list_entities_with_custom_limits(self.scope, resource, limit, cursor)
         )
 
     def list_resources_with_entity_configs(self) -> list[str]:
-        """Resources for which some entity has limits of its own."""
+        """List the resources for which some entity has limits of its own."""
         return run(self.scope.store.configs.resources_with_entity_limits(self.scope.namespace_id))
 
     def set_resource_defaults(
@@ -117,11 +119,11 @@ class SyncRecords:
         )
 
     def get_resource_defaults(self, resource: str) -> list[Limit]:
-        """The limits of a resource; empty when it has none."""
+        """Return the limits of a resource; empty when it has none."""
         return run(stored_limits.get_limits(self.scope, stored_limits.resource_slot(resource)))
 
     def delete_resource_defaults(self, resource: str, principal: str | None = None) -> None:
-        """Take the limits of a resource away: the system's decide again."""
+        """Delete the limits of a resource: the system's limits decide again."""
         run(
             stored_limits.delete_config(
                 self.scope, stored_limits.resource_slot(resource), principal
@@ -129,17 +131,17 @@ class SyncRecords:
         )
 
     def list_resources_with_defaults(self) -> list[str]:
-        """Resources that have limits."""
+        """List the resources that have limits."""
         return run(self.scope.store.configs.resources_with_defaults(self.scope.namespace_id))
 
     def delete_system_defaults(self, principal: str | None = None) -> None:
-        """Take the system's limits and behaviour away."""
+        """Delete the system's limits and its `on_unavailable`."""
         run(stored_limits.delete_config(self.scope, SYSTEM_SLOT, principal))
 
     def get_config(
         self, level: str, identifier: str | None = None, resource: str | None = None
     ) -> LimiterConfig | None:
-        """What is stored at one level (system, resource or entity); None when nothing is."""
+        """Return the record of one level (system, resource or entity); None when there is none."""
         return run(
             stored_limits.get_config(
                 self.scope, stored_limits.slot_for(level, identifier, resource)
@@ -164,11 +166,11 @@ class SyncRecords:
     def get_audit_events(
         self, entity_id: str, limit: int = 100, start_event_id: str | None = None
     ) -> list[AuditEvent]:
-        """Changes of an entity, or of `$SYSTEM` or `$RESOURCE:name`, newest first."""
+        """List the changes of an entity, or of `$SYSTEM` or `$RESOURCE:name`, newest first."""
         return run(audit.get_audit_events(self.scope, entity_id, limit, start_event_id))
 
     def invalidate_config_cache(
         self, entity_id: str | None = None, resource: str | None = None
     ) -> None:
-        """Forget what is remembered of an entity, a resource, or everything."""
+        """Forget the cached configuration of an entity, of a resource, or everything."""
         self.scope.local.config_cache.invalidate(entity_id, resource)

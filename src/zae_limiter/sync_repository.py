@@ -1,4 +1,4 @@
-"""The repository for threads."""
+"""This module is the blocking repository."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _blocking_io(opening: Opening, parallel_mode: str) -> Io:
 
 
 class SyncRepository(SyncRecords, RepositoryBase):
-    """`Repository` without await. Threads may share one."""
+    """A blocking repository is a `Repository` without await. Threads may share it."""
 
     @classmethod
     def open(
@@ -43,19 +43,19 @@ class SyncRepository(SyncRecords, RepositoryBase):
         parallel_mode: str = "auto",
         **options: Unpack[OpenOptions],
     ) -> Self:
-        """Open the store of a URL (or `ZAEL_URL`), making it and the namespace if needed.
+        """Open the store of a URL (or `ZAEL_URL`); create the store and the namespace if needed.
 
-        Without `url` the store is the DynamoDB table of `stack` (or `ZAEL_STACK`, or
-        `zae-limiter`) in `region`, or at `endpoint_url`. A missing table is made only with
-        `create=True`, or where the endpoint is not AWS itself. `transport` is "wire" or
-        "botocore", for programs that patch or trace botocore. `connect_timeout` (2) and
-        `read_timeout` (4) are the seconds that DynamoDB is waited for; a URL can say so, too.
+        Without `url` the store is the DynamoDB table of `stack` (or `ZAEL_STACK`, or `zae-limiter`)
+        in `region`, or at `endpoint_url`. A missing table is created only with `create=True`, or
+        where the endpoint is not AWS itself. `transport` is "wire" or "botocore", for programs that
+        patch or trace botocore. `connect_timeout` (2) and `read_timeout` (4) are the seconds that
+        the client waits for DynamoDB; a URL can set them, too.
 
-        Configuration is cached for `config_cache_ttl` (60) seconds, and a refusal is remembered
-        for `refusal_cache_ttl` (1). With `coalesce` (True), writes of this process that meet at
-        a bucket go together; `linger_ms` (0) makes such a write wait for company. An unused
-        bucket may expire after `bucket_ttl_multiplier` (7) times the time that it takes to fill.
-        `clock` is for tests.
+        Configuration is cached for `config_cache_ttl` (60) seconds, and a refusal is remembered for
+        `refusal_cache_ttl` (1). With `coalesce` (True), writes of this process that meet at a
+        bucket item are sent as one; `linger_ms` (0) makes such a batch wait for followers. An
+        unused bucket may expire after `bucket_ttl_multiplier` (7) times the time that it takes to
+        fill. `clock` is for tests.
         """
         opening = check_opening(namespace, options)
         io = _blocking_io(opening, parallel_mode)
@@ -69,7 +69,8 @@ class SyncRepository(SyncRecords, RepositoryBase):
         parallel_mode: str = "auto",
         **options: Unpack[ConnectOptions],
     ) -> Self:
-        """Open a store and namespace that exist; nothing is ever made. Options as for `open`."""
+        """Open a store and namespace that exist; nothing is ever created. The options are those of
+        `open`."""
         opening = check_opening(namespace, options, ConnectOptions)
         io = _blocking_io(opening, parallel_mode)
         scope, name = run(open_scope(opening, io, blocking=True, create=False))
@@ -77,7 +78,8 @@ class SyncRepository(SyncRecords, RepositoryBase):
 
     @classmethod
     def builder(cls) -> SyncRepositoryBuilder:
-        """Open a repository step by step; the namespace that is chosen must be registered."""
+        """Return a builder, which opens a repository step by step; the namespace must be
+        registered."""
         return SyncRepositoryBuilder()
 
     def __enter__(self) -> Self:
@@ -92,7 +94,8 @@ class SyncRepository(SyncRecords, RepositoryBase):
         self.close()
 
     def close(self) -> None:
-        """Let go of the store. A repository made by `namespace()` leaves it to its origin."""
+        """Close the store. A repository made by `namespace()` leaves the store open for its
+        origin."""
         if self._owns_store:
             run(close_store(self.scope.store, self.scope.io))
 
@@ -103,10 +106,10 @@ class SyncRepository(SyncRecords, RepositoryBase):
         on_unavailable: OnUnavailableAction | None = None,
         bucket_ttl_multiplier: int | None = None,
     ) -> Self:
-        """Another namespace of the same store; it must be registered.
+        """Return a repository for another registered namespace of the store.
 
-        `on_unavailable` is stored there, for everyone. Without `bucket_ttl_multiplier` it has
-        that of this repository.
+        `on_unavailable` is stored there, for all clients. Without `bucket_ttl_multiplier` the new
+        repository has that of this one.
         """
         multiplier = self._multiplier(bucket_ttl_multiplier)
         record = run(namespaces.find(self.scope.store, name))
@@ -125,21 +128,21 @@ class SyncRepository(SyncRecords, RepositoryBase):
         return run(register_all(self.scope.store, self.scope.io, namespaces))
 
     def get_namespace(self, namespace: str) -> dict[str, str] | None:
-        """The active namespace of this name."""
+        """Return the active namespace of this name."""
         record = run(namespaces.look_up(self.scope.store, namespace))
         return None if record is None else namespaces.namespace_dict(record)
 
     def list_namespaces(self) -> list[dict[str, str]]:
-        """All active namespaces."""
+        """List all active namespaces."""
         found = run(self.scope.store.namespaces.active())
         return [namespaces.listed_namespace_dict(record) for record in found]
 
     def delete_namespace(self, namespace: str) -> None:
-        """Free the name; the data stays until it is purged or recovered."""
+        """Free the name; the data stays until the namespace is purged or recovered."""
         run(namespaces.delete(self.scope.store, self.scope.io, namespace))
 
     def list_orphan_namespaces(self) -> list[dict[str, str]]:
-        """Deleted namespaces whose data is still there."""
+        """List the deleted namespaces whose data still exists."""
         found = run(self.scope.store.namespaces.orphans())
         return [namespaces.orphan_dict(record) for record in found]
 
@@ -157,11 +160,12 @@ class SyncRepository(SyncRecords, RepositoryBase):
         on_unavailable: OnUnavailableAction | None = None,
         principal: str | None = None,
     ) -> None:
-        """Set the limits for everything that has none; what is not named stays as it is."""
+        """Set the limits for entities and resources that have none; an `on_unavailable` of None
+        keeps the stored one."""
         run(stored_limits.set_system_defaults(self.scope, limits, on_unavailable, principal))
 
     def get_system_defaults(self) -> tuple[list[Limit], OnUnavailableAction | None]:
-        """The system's limits, and what it says of outages."""
+        """Return the system's limits and its `on_unavailable`."""
         return run(stored_limits.system_defaults(self.scope))
 
     def get_usage_snapshots(
@@ -174,7 +178,7 @@ class SyncRepository(SyncRecords, RepositoryBase):
         limit: int = 100,
         next_key: dict[str, Any] | None = None,
     ) -> tuple[list[UsageSnapshot], dict[str, Any] | None]:
-        """Usage by window, newest first, one page, and the key of the next."""
+        """Return one page of usage by window, newest first, and the key of the next page."""
         return run(
             usage.get_usage_snapshots(
                 self.scope,
@@ -192,7 +196,7 @@ class SyncRepository(SyncRecords, RepositoryBase):
         start_time: str | None = None,
         end_time: str | None = None,
     ) -> UsageSummary:
-        """Usage snapshots added up."""
+        """Add up usage snapshots."""
         return run(
             usage.get_usage_summary(
                 self.scope, usage.make_query(entity_id, resource, window_type, start_time, end_time)
@@ -200,59 +204,61 @@ class SyncRepository(SyncRecords, RepositoryBase):
         )
 
     def get_system_limits(self) -> list[Limit]:
-        """The system's limits; empty when there are none."""
+        """Return the system's limits; empty when there are none."""
         return run(stored_limits.get_limits(self.scope, SYSTEM_SLOT))
 
     def resolve_limits(self, entity_id: str, resource: str) -> stored_limits.ResolvedLimits:
-        """The limits in force, what the system says of outages, and the level that decided."""
+        """Return the limits in force, the system's `on_unavailable`, and the level that set the
+        limits."""
         return run(stored_limits.resolve_limits(self.scope, entity_id, resource))
 
     def resolve_on_unavailable(self) -> OnUnavailableAction:
-        """What happens while the store cannot answer: `allow` or `block`. Never raises."""
+        """Return the effect of an unavailable store on a call: `allow` or `block`. Never raises."""
         return run(stored_limits.on_unavailable_or_block(self.scope))
 
     def get_bucket(
         self, entity_id: str, resource: str, limit_name: str, shard_id: int = 0
     ) -> BucketState | None:
-        """The stored state of one limit of one bucket or, where it is split, of one shard."""
+        """Return the stored state of one limit of one bucket or, where the bucket is split, of one
+        shard."""
         return run(capacity.get_bucket(self.scope, entity_id, resource, limit_name, shard_id))
 
     def get_buckets(
         self, entity_id: str, resource: str | None = None, shard_id: int | None = None
     ) -> list[BucketState]:
-        """The stored state of an entity's buckets, of all of their shards or of one.
+        """Return the stored state of an entity's buckets, of all of their shards or of one.
 
-        One that cannot be read is left out of a list, and a `StoredDataWarning` names it. If it
-        is the one of the resource that was asked for, `StoredDataError` is raised.
+        A bucket that cannot be read is left out of a list, and a `StoredDataWarning` names it. If
+        `resource` names that bucket, `StoredDataError` is raised.
         """
         return run(capacity.get_buckets(self.scope, entity_id, resource, shard_id))
 
     def get_resource_buckets(
         self, resource: str, limit_name: str | None = None
     ) -> list[BucketState]:
-        """The stored state of a resource's buckets over all entities.
+        """Return the stored state of a resource's buckets over all entities.
 
-        One that cannot be read is left out, and a `StoredDataWarning` names it.
+        A bucket that cannot be read is left out, and a `StoredDataWarning` names it.
         """
         return run(capacity.get_resource_buckets(self.scope, resource, limit_name))
 
     def ping(self) -> bool:
-        """Whether the store answers."""
+        """Return whether the store answers."""
         return run(deployment.can_ping(self.scope))
 
     def create_table(self) -> None:
-        """Make the table if there is none, as opening with `create=True` does. Namespaces have
-        to be registered in a new one. Stores that are no table were made when they were opened.
-        """
+        """Create the table if there is none, as opening with `create=True` does. Namespaces have to
+        be registered in a new table. Stores without a table were created when they were opened."""
         run(deployment.create_table(self.scope))
 
     def delete_table(self) -> None:
-        """Delete everything that is stored, of all namespaces, with the table if it is one."""
+        """Delete everything that is stored, of all namespaces, and the table itself where there is
+        one."""
         run(deployment.delete_table(self.scope))
 
     def get_version_record(self) -> dict[str, Any] | None:
-        """The versions of the table's parts; None where nobody has written any, and for stores
-        that are no table."""
+        """Return the versions of the table's parts; None where no client has written them, and for
+        stores without a table."""
         return run(deployment.get_version_record(self.scope))
 
     def set_version_record(
@@ -262,8 +268,8 @@ class SyncRepository(SyncRecords, RepositoryBase):
         client_min_version: str | None = None,
         updated_by: str | None = None,
     ) -> None:
-        """Replace the table's version record. Without `client_min_version` it lets every client
-        in. `InfrastructureError` for stores that are no table."""
+        """Replace the table's version record. Without `client_min_version` the table lets every
+        client in. Stores without a table raise `InfrastructureError`."""
         run(
             deployment.set_version_record(
                 self.scope, schema_version, lambda_version, client_min_version, updated_by
@@ -272,14 +278,14 @@ class SyncRepository(SyncRecords, RepositoryBase):
 
 
 class SyncRepositoryBuilder(BuilderSteps):
-    """`RepositoryBuilder` without await."""
+    """A builder opens a `SyncRepository`: `RepositoryBuilder` without await."""
 
     def parallel_mode(self, value: str) -> Self:
-        """`auto`, `threadpool`, `gevent` or `serial`."""
+        """Choose how several calls run: `auto`, `threadpool`, `gevent` or `serial`."""
         return self._with(parallel_mode=value)
 
     def build(self) -> SyncRepository:
-        """Open the store, register `default`, and go to the namespace that was chosen."""
+        """Open the store, register `default`, and open the namespace that was chosen."""
         first = SyncRepository.open(DEFAULT_NAMESPACE, **self._choices.arguments)
         try:
             chosen = first.namespace(
