@@ -36,8 +36,7 @@ class _LeaseBase:
 
 
 class Lease(_LeaseBase):
-    """A lease is a charge that is corrected when its block ends, and refunded if the block
-    fails."""
+    """A lease is a charge, corrected when its block ends and refunded if the block fails."""
 
     async def consume(self, /, **amounts: int) -> None:
         """Charge more now, at every level, or raise `RateLimitExceeded` and charge nothing."""

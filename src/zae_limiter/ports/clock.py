@@ -1,4 +1,4 @@
-"""Where the time comes from."""
+"""This module is the port to a source of time."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """A source of time. `testing.ManualClock` is one that tests turn by hand."""
+    """A clock is a source of time. Tests move `testing.ManualClock` by hand."""
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch."""
+        """Return the milliseconds since the epoch."""
 
     def pass_time(self, seconds: float) -> bool:
-        """Let this much time pass if that is in this clock's power, and say whether it was.
+        """Let this much time pass if this clock can, and return whether it did.
 
-        A real clock answers False, and the driver waits.
+        A real clock returns False, and the driver waits.
         """

@@ -1,5 +1,8 @@
-"""What a store can do that lives in a table of its own. One in memory or in a file is made when
-it is opened, and has no parts whose versions could differ."""
+"""This module is the port to a store that lives in a table of its own.
+
+A store in memory or in a file is created when it is opened, and has no parts whose versions could
+differ.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,8 @@ from typing import Protocol, runtime_checkable
 
 @dataclass(frozen=True, slots=True)
 class VersionRecord:
-    """The versions of a table's schema and Lambda, and of the oldest client it lets in."""
+    """A version record holds the versions of a table's schema and Lambda, and of the oldest client
+    that the table lets in."""
 
     schema_version: str
     lambda_version: str | None = None
@@ -19,10 +23,10 @@ class VersionRecord:
 
 
 class Versions(Protocol):
-    """The one version record of a table."""
+    """The role of the version record, of which a table has one."""
 
     async def read(self) -> VersionRecord | None:
-        """The record; None when nobody has written it."""
+        """Return the record; None when no client has written it."""
 
     async def write(self, record: VersionRecord) -> None:
         """Replace the record. The time of the change is now."""
@@ -30,14 +34,14 @@ class Versions(Protocol):
 
 @runtime_checkable
 class DeployedStore(Protocol):
-    """A store in a table that can be made and deleted."""
+    """A deployed store lives in a table that can be created and deleted."""
 
     @property
     def versions(self) -> Versions:
         """The version record."""
 
     async def create_table(self) -> None:
-        """Make the table if there is none, and wait until it can be used."""
+        """Create the table if there is none, and wait until it can be used."""
 
     async def delete_table(self) -> None:
-        """Delete the table and all that is in it, if there is one, and wait until it is gone."""
+        """Delete the table and all its data, if there is one, and wait until it is gone."""

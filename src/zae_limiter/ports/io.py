@@ -1,8 +1,8 @@
-"""What flows may ask of the world. Each driver answers in its own way.
+"""This module is the port through which flows reach the world; each driver answers in its own way.
 
-A flow is an `async def` that awaits nothing but these methods and those of a repository.
-Under asyncio they suspend; under the blocking driver they block; under the simulator
-they hand over to its scheduler.
+A flow is an `async def` that awaits nothing but these methods and those of a store. Under asyncio
+they suspend; under the blocking driver they block; under the simulator they hand over to its
+scheduler.
 """
 
 from __future__ import annotations
@@ -14,53 +14,53 @@ T = TypeVar("T")
 
 
 class Signal(Protocol):
-    """Wakes one waiting flow, once. It may be set before it is waited for."""
+    """A signal wakes one waiting flow, once. It may be set before the flow waits for it."""
 
     def set(self) -> bool:
-        """Wake the waiter. Safe to call from any thread, and more than once. False when it can
-        no longer be woken, because its event loop is closed."""
+        """Wake the waiting flow. Any thread may call this, and more than once. Returns False when
+        the flow can no longer be woken, because its event loop is closed."""
 
     async def wait(self, seconds: float | None) -> bool:
-        """Wait until set, at most this long by the clock; None waits however long it takes.
-        True when it was set. May be cancelled."""
+        """Wait until the signal is set, at most this long by the clock; None waits without a limit.
+        Returns whether it was set. The wait may be cancelled."""
 
     async def hold(self) -> None:
-        """Wait until set. A cancellation is held back until then."""
+        """Wait until the signal is set. A cancellation is held back until then."""
 
 
 class Io(Protocol):
-    """The world, as a flow sees it."""
+    """An `Io` is the world as a flow sees it: time, ids, randomness, waiting and parallel calls."""
 
     def now_ms(self) -> int:
-        """The time, in milliseconds since the epoch."""
+        """Return the time, in milliseconds since the epoch."""
 
     def correct(self, offset_ms: int) -> None:
-        """The store's clock is ahead of ours by this much: go by the store's."""
+        """Go by the store's clock, which is ahead of this client's by this much."""
 
     def operation_id(self) -> str:
-        """A new id that no other client ever makes (`core.operations`)."""
+        """Return a new operation id, which no other client ever makes (`core.idempotency`)."""
 
     def entropy(self) -> int:
-        """80 random bits."""
+        """Return 80 random bits."""
 
     def signal(self) -> Signal:
-        """A new signal."""
+        """Return a new signal."""
 
     async def sleep(self, seconds: float) -> None:
-        """Wait. May be cancelled."""
+        """Wait. The wait may be cancelled."""
 
     async def pause(self, seconds: float) -> None:
         """Wait before a retry. A cancellation is held back until the flow next sleeps."""
 
     async def offload(self, call: Callable[[], T]) -> T:
-        """Run code that may block, where it does no harm.
+        """Run a call that may block, in a place where it blocks no other flow.
 
-        Once begun it is never abandoned: a cancellation is held back until the call has
+        A call that has begun is never abandoned: a cancellation is held back until the call has
         returned, so that its outcome is always known.
         """
 
     async def gather(self, flows: Sequence[Coroutine[Any, Any, T]]) -> list[T | BaseException]:
-        """Run all, return every outcome in order, cancel nobody."""
+        """Run all flows, return every outcome in order, and cancel none of them."""
 
     async def close(self) -> None:
-        """Let go of threads. The driver can be used again afterwards."""
+        """End the driver's threads. The driver can be used again afterwards."""

@@ -1,12 +1,12 @@
-"""What a store must be able to do, in small roles. Values are the domain's own.
+"""This module is the port to a store, in small roles. Values are the domain's own.
 
 Contracts that hold for every method:
-- It either takes effect as a whole or raises and has no effect, unless it raises
+- A call either takes effect as a whole or raises and has no effect, unless it raises
   `StorageUnavailable` with `ambiguous` set.
 - Failures of the store are raised as `StorageUnavailable`, records that cannot be read as
-  `StoredDataError` unless a method says otherwise. Anything else is a bug and surfaces as
-  it is.
-- Ids and names were checked before they came here.
+  `StoredDataError` unless a method says otherwise. Any other exception is a bug and surfaces as it
+  is.
+- Ids and names were checked by the caller.
 
 `zae_limiter.testing.conformance` checks these contracts on any store.
 """
@@ -26,102 +26,110 @@ from ..core.writes import Outcome, Write
 
 
 class Buckets(Protocol):
-    """Bucket items. The consumption of each write is counted as usage in the same step, or by
-    whoever reads the store's stream of changes."""
+    """The role of bucket items. The consumption of each write is counted as usage in the same
+    transaction, or by the reader of the store's stream of changes."""
 
     @property
     def metered(self) -> bool:
-        """Whether an item can only be written so often. If so, buckets count their writes, and
-        one that is written too often is split into shards."""
+        """Whether the store limits how often an item can be written. If so, bucket items count
+        their own writes, and an item that is written too often is split into shards."""
 
     async def write(self, address: BucketAddress, write: Write) -> Outcome:
         """Carry out `core.apply.apply` on the item, atomically."""
 
     async def write_all(self, writes: Sequence[tuple[BucketAddress, Write]]) -> list[Outcome]:
         """Carry out writes on different items, all or none. When none is carried out, outcomes
-        other than `Granted` say why; `Granted` then means: this one could have been."""
+        other than `Granted` say why; `Granted` then means that this write alone would have applied.
+        """
 
     async def read(self, addresses: Sequence[BucketAddress]) -> dict[BucketAddress, Bucket]:
-        """The items that exist, as of the last write that was answered."""
+        """Return the items that exist, as of the last write that was answered."""
 
     async def of_entity(self, namespace_id: str, entity_id: str) -> dict[BucketAddress, Bucket]:
-        """Every bucket item of an entity. What cannot be read is left out, and a
+        """Return every bucket item of an entity. An item that cannot be read is left out, and a
         `StoredDataWarning` names it."""
 
     async def of_resource(self, namespace_id: str, resource: str) -> dict[BucketAddress, Bucket]:
-        """Every bucket item of a resource, in the same way."""
+        """Return every bucket item of a resource. An item that cannot be read is left out, and a
+        `StoredDataWarning` names it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigPage:
-    """What one read of configuration brought: only what exists is there."""
+    """A config page holds the records that one read found; absent records are not in it."""
 
     configs: Mapping[ConfigSlot, LimiterConfig] = field(default_factory=dict)
     entity: Entity | None = None
 
 
 class Configs(Protocol):
-    """Stored limits and behaviour, one record for each slot."""
+    """The role of stored limits and behaviour, with one record for each slot."""
 
     async def read(
         self, namespace_id: str, slots: Sequence[ConfigSlot], entity_id: str | None = None
     ) -> ConfigPage:
-        """Several slots, and an entity on the way, in one call."""
+        """Read several slots, and an entity's record if one is named, in one call."""
 
     async def entities_with_records(self, namespace_id: str, at_most: int) -> frozenset[str] | None:
-        """The entities that have any record of their own: a configuration, or what is known of
-        the entity itself. None if there are more, or if it is no trouble to ask for each."""
+        """Return the entities that have any record of their own: a configuration, or the entity's
+        own record. Returns None if there are more than `at_most`, if the store cannot tell, or if
+        reading each entity is cheap there."""
 
     async def write(
         self, namespace_id: str, slot: ConfigSlot, change: LimiterConfig, event: AuditEvent
     ) -> int:
-        """Set the fields that are not None and keep the others. Counts `config_version` up by
-        one, also over a deletion, and returns it. The event is recorded in the same step."""
+        """Set the fields of `change` that are not None and keep the others. The record's
+        `config_version` rises by one, also across a deletion, and is returned. The event is
+        recorded in the same transaction."""
 
     async def delete(self, namespace_id: str, slot: ConfigSlot, event: AuditEvent) -> bool:
-        """Forget what the slot says. The event is recorded only if it said something."""
+        """Clear the record of the slot, its version apart, and return whether it held anything.
+        Only then is the event recorded."""
 
     async def entities_with_limits(
         self, namespace_id: str, resource: str, limit: int | None, cursor: str | None
     ) -> tuple[list[str], str | None]:
-        """Ids of entities with limits of their own for a resource, sorted, one page."""
+        """Return one page of the ids of entities with limits of their own for a resource,
+        sorted."""
 
     async def resources_with_entity_limits(self, namespace_id: str) -> list[str]:
-        """Resources for which some entity has limits of its own, sorted."""
+        """Return the resources for which some entity has limits of its own, sorted."""
 
     async def resources_with_defaults(self, namespace_id: str) -> list[str]:
-        """Resources that have defaults, sorted."""
+        """Return the resources that have defaults, sorted."""
 
 
 class Entities(Protocol):
-    """Entity records."""
+    """The role of entity records."""
 
     async def create(self, namespace_id: str, entity: Entity, event: AuditEvent) -> bool:
-        """Store a new entity with its event; False, and nothing stored, when the id is taken."""
+        """Store a new entity with its event; return False, and store nothing, when the id is
+        taken."""
 
     async def read(self, namespace_id: str, entity_id: str) -> Entity | None:
-        """The entity, if there is one."""
+        """Return the entity, if there is one."""
 
     async def update(
         self, namespace_id: str, entity: Entity, expected_version: int, event: AuditEvent
     ) -> Entity | None:
-        """Replace name and metadata if the stored version is the expected one, and count the
-        version up. None, and nothing changed, when it is not or the entity is gone."""
+        """Replace name and metadata if the stored version is the expected one (an optimistic lock),
+        and count the version up. Returns None, and changes nothing, when the version is another or
+        the entity is gone."""
 
     async def delete(self, namespace_id: str, entity_id: str, event: AuditEvent) -> int:
         """Delete the entity, its configuration, usage and buckets; audit records stay.
 
-        Returns how many records went; the event is recorded with `records_deleted`, unless
+        Returns how many records were deleted; the event is recorded with `records_deleted`, unless
         there were none.
         """
 
     async def children(self, namespace_id: str, parent_id: str) -> list[Entity]:
-        """Entities with this parent, sorted by id."""
+        """Return the entities with this parent, sorted by id."""
 
 
 @dataclass(frozen=True, slots=True)
 class NamespaceRecord:
-    """A registered name and the opaque id that its data is stored under."""
+    """A namespace record ties a registered name to the opaque id that its data is stored under."""
 
     name: str
     namespace_id: str
@@ -131,49 +139,49 @@ class NamespaceRecord:
 
 
 class Namespaces(Protocol):
-    """The registry of namespaces."""
+    """The role of the registry of namespaces."""
 
     async def register(self, record: NamespaceRecord) -> NamespaceRecord:
-        """Store the record, or return the active one that has the name already."""
+        """Store the record, or return the active record that has the name already."""
 
     async def read(self, name: str) -> NamespaceRecord | None:
-        """The active namespace of this name."""
+        """Return the active namespace of this name."""
 
     async def read_id(self, namespace_id: str) -> NamespaceRecord | None:
-        """The namespace of this id, whatever its status."""
+        """Return the namespace of this id, whatever its status."""
 
     async def active(self) -> list[NamespaceRecord]:
-        """All active namespaces, sorted by name."""
+        """Return all active namespaces, sorted by name."""
 
     async def orphans(self) -> list[NamespaceRecord]:
-        """Namespaces that were deleted and not yet purged."""
+        """Return the namespaces that were deleted and not yet purged."""
 
     async def delete(self, name: str, deleted_at: str) -> None:
         """Free the name and mark its id deleted; the data stays. Unknown names are ignored."""
 
     async def recover(self, namespace_id: str) -> bool:
-        """Make a deleted namespace active again; False when its name is taken or its status
+        """Make a deleted namespace active again; return False when its name is taken or its status
         has changed."""
 
     async def purge(self, namespace_id: str) -> int:
-        """Delete all data of a deleted namespace and its record, and count what went. Can be
-        called again after it was interrupted. Raises `NamespaceStateError`, and deletes nothing,
+        """Delete all data of a deleted namespace and its record, and return how many records went.
+        An interrupted purge can be repeated. Raises `NamespaceStateError`, and deletes nothing,
         when the namespace is active."""
 
 
 class Audit(Protocol):
-    """Audit records. They are written by the changes they tell of."""
+    """The role of audit records, which are written by the changes that they report."""
 
     async def read(
         self, namespace_id: str, entity_id: str, limit: int, start_event_id: str | None
     ) -> list[AuditEvent]:
-        """Newest first, older than `start_event_id` if given."""
+        """Return audit events, newest first, older than `start_event_id` if given."""
 
 
 @dataclass(frozen=True, slots=True)
 class UsageQuery:
-    """Which snapshots are wanted. At least one of entity and resource is given; times are
-    ISO strings that compare with `window_start`, both inclusive."""
+    """A usage query chooses snapshots. At least one of entity and resource is given; times are ISO
+    strings that compare with `window_start`, both inclusive."""
 
     entity_id: str | None = None
     resource: str | None = None
@@ -183,47 +191,47 @@ class UsageQuery:
 
 
 class Usage(Protocol):
-    """Usage snapshots."""
+    """The role of usage snapshots."""
 
     async def read(
         self, namespace_id: str, query: UsageQuery, limit: int, cursor: str | None
     ) -> tuple[list[UsageSnapshot], str | None]:
-        """Newest first, one page."""
+        """Return one page of snapshots, newest first."""
 
 
 class RepositoryProtocol(Protocol):
-    """A store: its roles, and how it is reached and left."""
+    """A store consists of roles, and of a way to reach and to leave it."""
 
     @property
     def capabilities(self) -> BackendCapabilities:
-        """What it can do."""
+        """The capabilities of the store."""
 
     @property
     def buckets(self) -> Buckets:
-        """Bucket items."""
+        """The role of bucket items."""
 
     @property
     def configs(self) -> Configs:
-        """Stored limits and behaviour."""
+        """The role of stored limits and behaviour."""
 
     @property
     def entities(self) -> Entities:
-        """Entity records."""
+        """The role of entity records."""
 
     @property
     def namespaces(self) -> Namespaces:
-        """The registry of namespaces."""
+        """The role of the registry of namespaces."""
 
     @property
     def audit(self) -> Audit:
-        """Audit records."""
+        """The role of audit records."""
 
     @property
     def usage(self) -> Usage:
-        """Usage snapshots."""
+        """The role of usage snapshots."""
 
     async def ping(self) -> None:
         """Reach the store, or raise."""
 
     async def close(self) -> None:
-        """Let go of it. Closing twice does nothing."""
+        """Close the store. Closing twice does nothing."""

@@ -1,4 +1,4 @@
-"""The asyncio driver. It awaits flows; nothing here blocks the event loop."""
+"""The asyncio driver awaits flows; nothing here blocks the event loop."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ T = TypeVar("T")
 
 
 async def hold(future: asyncio.Future[T]) -> T:
-    """Await to the end. A cancellation that arrives meanwhile is asked for again afterwards,
-    so that what has been begun always has a known outcome."""
+    """Await a future to its end. A cancellation that arrives meanwhile is delivered afterwards, so
+    that a store call that has begun always has a known outcome."""
     held: list[asyncio.CancelledError] = []
     while not future.done():
         try:
@@ -32,7 +32,7 @@ async def hold(future: asyncio.Future[T]) -> T:
 
 
 def _end_of(future: asyncio.Future[Any]) -> asyncio.Future[None]:
-    """What ends when the future does, and may be cancelled without it."""
+    """Return a future that ends with the given one, and can be cancelled without it."""
     end: asyncio.Future[None] = future.get_loop().create_future()
 
     def set_end(_: asyncio.Future[Any]) -> None:
@@ -48,14 +48,14 @@ async def drive(
 ) -> T:
     """Await a flow, then deliver the cancellation that it held back, if any.
 
-    It must not linger: a timeout whose block ends without suspending again would miss it,
-    and some later await would raise it. Suspending is what raises one that is due. `undo`
-    takes back what nobody will hear of.
+    A held cancellation must not outlive this call: a timeout whose block ends without suspending
+    again would miss it, and some later await would raise it. Suspending raises a cancellation that
+    is due. `undo` gives back the result of a flow whose caller is cancelled.
     """
     try:
         result = await flow
     except GeneratorExit:
-        # Thrown away, maybe without a task or a loop around it.
+        # The coroutine is discarded, maybe without a task or a loop: asking for either would fail.
         raise
     except BaseException:
         if _current_task().cancelling():
@@ -84,7 +84,8 @@ class _AsyncioSignal:
         self._clock = clock
 
     def set(self) -> bool:
-        # The waker may be a thread, or a task of another event loop.
+        # The waker may be a thread, or a task of another event loop: `Event.set` alone would not
+        # wake the loop that waits.
         try:
             self._loop.call_soon_threadsafe(self._event.set)
         except RuntimeError:
@@ -109,7 +110,7 @@ class _AsyncioSignal:
 
 
 class AsyncioIo:
-    """`Io` for asyncio. Holds nothing that belongs to one event loop."""
+    """`AsyncioIo` is the `Io` of asyncio. It holds nothing that belongs to one event loop."""
 
     def __init__(self, clock: Clock | None = None, *, parallel_helps: bool = True) -> None:
         self._clock = clock or SystemClock()
@@ -155,7 +156,8 @@ class AsyncioIo:
             worker.shutdown(wait=False)
 
     def _current_worker(self) -> ThreadPoolExecutor:
-        """One thread: a store has one connection. Threads do not survive a fork."""
+        """Return the worker, made anew after a fork, which threads do not survive. One thread is
+        enough: a store has one connection."""
         if self._worker is None or self._worker_pid != os.getpid():
             self._worker = ThreadPoolExecutor(1, thread_name_prefix="zae-limiter")
             self._worker_pid = os.getpid()
@@ -170,7 +172,7 @@ async def _outcome(flow: Coroutine[Any, Any, T]) -> T | BaseException:
 
 
 async def in_time(flow: Coroutine[Any, Any, bool], seconds: float) -> bool:
-    """The flow's answer, or False when it does not come in time."""
+    """Return the flow's answer, or False when it does not come in time."""
     task = asyncio.ensure_future(flow)
     done, _ = await asyncio.wait((task,), timeout=seconds)
     return task.result() if done else False

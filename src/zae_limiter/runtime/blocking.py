@@ -1,4 +1,4 @@
-"""The blocking driver: runs a flow to its end in one step."""
+"""The blocking driver runs a flow to its end in one step."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def run(flow: Coroutine[Any, Any, T]) -> T:
-    """Drive a flow whose every wait blocks. One that suspends all the same is a bug."""
+    """Run a flow whose every wait blocks. A flow that suspends all the same is a bug."""
     try:
         flow.send(None)
     except StopIteration as done:
@@ -29,8 +29,8 @@ def run(flow: Coroutine[Any, Any, T]) -> T:
 
 
 class _BlockingSignal:
-    """A lock that is free once the signal is set. `threading.Event` would do, if an interrupt
-    did not leave its lock in disorder."""
+    """A blocking signal is a lock that is free once the signal is set. An interrupt in the middle
+    of `threading.Event.set` or `wait` could leave the event's own lock taken."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -40,7 +40,7 @@ class _BlockingSignal:
 
     def set(self) -> bool:
         self._is_set = True
-        # Whoever sets it a second time finds the gate open.
+        # A second `set` finds the gate open, and must not fail for that.
         with suppress(RuntimeError):
             self._gate.release()
         return True
@@ -64,7 +64,7 @@ class _BlockingSignal:
 
 
 class BlockingIo:
-    """`Io` for threads: everything happens in the thread that asks."""
+    """`BlockingIo` is the `Io` of threads: every call runs in the thread that makes it."""
 
     def __init__(self, clock: Clock | None = None, gather: Gather = serial) -> None:
         self._clock = clock or SystemClock()
@@ -97,7 +97,7 @@ class BlockingIo:
         return self._gather([_outcome_of(flow) for flow in flows])
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: this driver holds no threads of its own."""
 
 
 def _outcome_of(flow: Coroutine[Any, Any, T]) -> Callable[[], T | BaseException]:

@@ -1,4 +1,4 @@
-"""What makes ids of this process different from those of every other one."""
+"""This module makes ids of this process differ from those of every other process."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ _numbers = itertools.count()
 
 
 def unique_suffix() -> str:
-    """Never the same twice, in this process or any other."""
+    """Return a suffix that no process ever makes twice."""
     return f"{_client}{next(_numbers):x}"
 
 
 def rising_entropy() -> int:
-    """80 bits: 16 that count up, so that ids of one millisecond keep their order, 64 random."""
+    """Return 80 bits: 16 that count up, so that ids of one millisecond keep their order, and 64
+    random."""
     return (next(_numbers) & 0xFFFF) << 64 | secrets.randbits(64)
 
 

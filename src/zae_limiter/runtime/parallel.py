@@ -1,4 +1,5 @@
-"""How the blocking driver runs several calls: in turn, in two threads, or as greenlets."""
+"""This module runs several calls for the blocking driver: in turn, in two threads, or as
+greenlets."""
 
 from __future__ import annotations
 
@@ -13,22 +14,22 @@ from typing import Any
 from ..core.exceptions import ValidationError
 
 Gather = Callable[[Sequence[Callable[[], Any]]], list[Any]]
-"""Run all calls, none of which raises, and return their results in order."""
+"""A strategy that runs all calls, none of which raises, and returns their results in order."""
 
 PARALLEL_MODES = ("auto", "gevent", "threadpool", "serial")
 _WORKERS = 2
 
 
 def serial(calls: Sequence[Callable[[], Any]]) -> list[Any]:
-    """One after the other, in this thread."""
+    """Run the calls one after the other, in this thread."""
     return [call() for call in calls]
 
 
 class Threads:
     """A pool of two workers, made when first needed and again after a fork.
 
-    Who finds both busy makes its calls in turn, in its own thread: a process with many
-    threads must not have two of them do the work of all.
+    A caller that finds both workers busy makes its calls in turn, in its own thread: otherwise the
+    two workers would do the work of all threads of a process.
     """
 
     def __init__(self) -> None:
@@ -65,7 +66,8 @@ def _in_parallel(pool: ThreadPoolExecutor, calls: Sequence[Callable[[], Any]]) -
 
 
 def _wait_for_all(futures: Sequence[Future[Any]]) -> None:
-    """Even a keyboard interrupt must not leave a call behind whose outcome nobody knows."""
+    """Wait for all futures, even after a keyboard interrupt: a call left behind would have an
+    outcome that no caller learns."""
     try:
         wait(futures)
     except BaseException:
@@ -74,21 +76,21 @@ def _wait_for_all(futures: Sequence[Future[Any]]) -> None:
 
 
 def greenlets(calls: Sequence[Callable[[], Any]]) -> list[Any]:
-    """As gevent greenlets."""
+    """Run the calls as gevent greenlets."""
     import gevent
 
     spawned = [gevent.spawn(call) for call in calls]
     try:
         gevent.joinall(spawned)
     except BaseException:
-        # A timeout is no reason to leave one behind either.
+        # A greenlet left behind by a timeout would have an outcome that no caller learns.
         gevent.joinall(spawned)
         raise
     return [greenlet.value for greenlet in spawned]
 
 
 def choose_gather(mode: str, *, parallel_helps: bool) -> Gather:
-    """The strategy for a mode. `auto` takes what fits the process and the store."""
+    """Return the strategy for a mode. `auto` chooses by the process and the store."""
     if mode not in PARALLEL_MODES:
         raise ValidationError("parallel_mode", mode, f"must be one of {', '.join(PARALLEL_MODES)}")
     if mode == "gevent":

@@ -1,4 +1,4 @@
-"""The simulated driver: many processes, one store, one thread, one seed."""
+"""The simulated driver runs many processes on one store, in one thread, from one seed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PERFECT = Faults()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Client:
-    """A process, its clock, and its way to the store."""
+    """A client is one simulated process: its `Io`, its clock and its line to the store."""
 
     io: SimulatedIo
     store: DistantStore
@@ -25,9 +25,9 @@ class Client:
 
 
 class Simulation:
-    """A world in which everything is drawn from one seed.
+    """A simulation is a world in which every choice is drawn from one seed.
 
-    `jump_ms`: how far time may jump while there is still something to do.
+    `jump_ms`: how far time may jump while tasks are ready to run.
     """
 
     def __init__(self, seed: int, *, jump_ms: int = 0) -> None:
@@ -44,13 +44,13 @@ class Simulation:
     def client(
         self, store: RepositoryProtocol, faults: Faults = _PERFECT, *, ahead_ms: int = 0
     ) -> Client:
-        """A new process whose clock is ahead of the true time (or, negative, behind)."""
+        """Start a new process whose clock is ahead of the true time (or, negative, behind)."""
         io = self._io(ahead_ms)
         line = Line(io, self._network, self.rng, faults)
         return Client(io, DistantStore(store, line), line)
 
     def spawn(self, client: Client, work: Coroutine[Any, Any, Any]) -> Task:
-        """Start a task of a process. If it fails, so does the run."""
+        """Start a task of a process. A task that fails ends the run with its error."""
         return self.scheduler.spawn(client.io.process, work)
 
     def crash(self, client: Client) -> None:
@@ -58,7 +58,7 @@ class Simulation:
         self.scheduler.kill(client.io.process)
 
     def run(self) -> None:
-        """Go on until every task has ended."""
+        """Run until every task has ended."""
         self.scheduler.run()
 
     def _io(self, ahead_ms: int) -> SimulatedIo:

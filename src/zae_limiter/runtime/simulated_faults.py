@@ -1,4 +1,5 @@
-"""A store at the end of a bad line: calls take time, are lost, or arrive too late."""
+"""This module puts a store at the end of a bad line: calls take time, are lost, or arrive too
+late."""
 
 from __future__ import annotations
 
@@ -26,11 +27,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """How often a call goes wrong, as chances from 0 to 1, and how long its way may take.
+    """Faults are the chances, from 0 to 1, that a call goes wrong, and the longest delay of a call.
 
-    `lost_requests`: nothing happens, and the caller is told so.
-    `lost_answers`: it takes effect, and the caller does not know.
-    `late_requests`: the caller gives up without knowing; it takes effect afterwards.
+    `lost_requests`: the call has no effect, and the caller is told so.
+    `lost_answers`: the call takes effect, and the caller does not know.
+    `late_requests`: the caller gives up without knowing; the call takes effect afterwards.
     """
 
     lost_requests: float = 0
@@ -40,7 +41,7 @@ class Faults:
 
 
 class Line:
-    """One process's way to the store. While it is cut, nothing gets through."""
+    """A line connects one process with the store. While it is cut, no call gets through."""
 
     def __init__(self, io: SimulatedIo, network: SimulatedIo, rng: Random, faults: Faults) -> None:
         self.is_cut = False
@@ -50,7 +51,7 @@ class Line:
         self._faults = faults
 
     async def carry(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Make the call, and hand over before it and after it."""
+        """Make the call, and hand over to the scheduler before it and after it."""
         await self._travel(self._io)
         if self._loses(self._faults.lost_requests):
             raise StorageUnavailable("the request was lost")
@@ -80,7 +81,7 @@ class Line:
 
 
 class _Role:
-    """A role of the store, its methods over the line."""
+    """A role of the store whose calls go over the line."""
 
     def __init__(self, role: Any, line: Line) -> None:
         self._role = role
@@ -98,7 +99,7 @@ class _Role:
 
 
 class DistantStore:
-    """A store, as a process sees it over its line."""
+    """A distant store is a store as a process sees it over its line."""
 
     def __init__(self, store: RepositoryProtocol, line: Line) -> None:
         self.capabilities: BackendCapabilities = store.capabilities

@@ -1,4 +1,4 @@
-"""`Io` for one simulated process, with a clock of its own that may be wrong."""
+"""This module is the `Io` of one simulated process, whose clock may be wrong."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ T = TypeVar("T")
 
 
 def _whole_ms(seconds: float) -> int:
-    """Rounded up, but not for a rounding error of the division that made it seconds."""
+    """Round up to milliseconds, but not for the rounding error of a division that made the
+    seconds."""
     return math.ceil(round(seconds * 1000, 6))
 
 
@@ -44,7 +45,7 @@ class _SimulatedSignal:
 
 
 class SimulatedIo:
-    """What the flows of one process see. Everything in it follows from the seed."""
+    """`SimulatedIo` is the `Io` of one process; everything in it follows from the seed."""
 
     def __init__(self, scheduler: Scheduler, rng: Random, number: int, ahead_ms: int = 0) -> None:
         self.scheduler = scheduler
@@ -92,10 +93,11 @@ class SimulatedIo:
         return [await scheduler.join(task) for task in tasks]
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: a simulated process holds no threads."""
 
     async def wait_ms(self, duration_ms: int | None, *, cancellable: bool = False) -> None:
-        """Hand over, and go on after this much virtual time or, with None, when woken."""
+        """Hand over to the scheduler, and go on after this much virtual time or, with None, when
+        woken."""
         if not self.process.is_alive:
             raise Killed
         until_ms = None if duration_ms is None else self.scheduler.now_ms + duration_ms

@@ -1,8 +1,8 @@
-"""Runs many tasks in one thread, on virtual time, in an order that a seed decides.
+"""The scheduler runs many tasks in one thread, on virtual time, in an order drawn from a seed.
 
-A task runs until it hands over a `Wait`. Then one of those that could go on is drawn. Time
-stands still while any of them can, apart from small jumps that are drawn too, and moves to
-the next timer when none can.
+A task runs until it hands over a `Wait`. Then the scheduler draws one of the tasks that are ready.
+Time stands still while any task is ready, apart from small jumps that are drawn too, and moves to
+the next timer when none is.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from random import Random
 from types import coroutine
 from typing import Any
 
-# Two seconds before an hour begins, so that runs see one change.
+# Two seconds before an hour begins, so that every run crosses a usage window.
 START_MS = 1_699_999_198_000
 _MAX_STEPS = 500_000
 _JUMP_CHANCE = 0.1
 
 
 class Cancelled(BaseException):
-    """Thrown into a task that was cancelled, where it waits and may be."""
+    """This exception is thrown into a cancelled task at its next wait that may be cancelled."""
 
 
 class Killed(GeneratorExit):
-    """Thrown into every task of a process that dies: nothing it does from then on counts, and
-    whatever it awaits raises this again."""
+    """This exception is thrown into every task of a process that dies. A dead task's calls have no
+    effect, and whatever it awaits raises this again."""
 
 
 class Process:
-    """Tasks that die together."""
+    """A process is a set of tasks that die together."""
 
     def __init__(self) -> None:
         self.is_alive = True
@@ -38,7 +38,8 @@ class Process:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Wait:
-    """What a task hands over: until when it waits, or None when only a wake ends it."""
+    """A wait is what a task hands over: the time until which it waits, or None when only a wake
+    ends it."""
 
     until_ms: int | None
     cancellable: bool = False
@@ -46,12 +47,13 @@ class Wait:
 
 @coroutine
 def hand_over(wait: Wait) -> Generator[Wait, None, None]:
-    """Let the scheduler decide who goes on."""
+    """Suspend the current task, and let the scheduler draw the next."""
     yield wait
 
 
 class Task:
-    """A coroutine on its way. `root` is the task it was spawned for, maybe itself."""
+    """A task is a coroutine that the scheduler runs. `root` is the task that it was spawned for, or
+    itself."""
 
     def __init__(
         self, process: Process, work: Coroutine[Any, Any, Any], origin: Task | None
@@ -72,7 +74,7 @@ class Task:
 
 
 class Scheduler:
-    """Owns the time and the order of everything."""
+    """A scheduler owns the virtual time and the order in which tasks run."""
 
     def __init__(self, rng: Random, *, jump_ms: int = 0) -> None:
         self.now_ms = START_MS
@@ -87,15 +89,16 @@ class Scheduler:
     def spawn(
         self, process: Process, work: Coroutine[Any, Any, Any], origin: Task | None = None
     ) -> Task:
-        """Start a task. An error of one without an origin ends the run; that of another is
-        its result."""
+        """Start a task. An error of a task without an origin ends the run; an error of a task with
+        an origin is its result."""
         task = Task(process, work, origin)
         self._live[task] = None
         self._ready.append(task)
         return task
 
     def tasks_of(self, process: Process) -> list[Task]:
-        """The tasks of a process that have not ended, in the order they were spawned."""
+        """Return the tasks of a process that have not ended, in the order in which they were
+        spawned."""
         return [task for task in self._live if task.process is process]
 
     async def join(self, task: Task) -> Any:
@@ -112,7 +115,7 @@ class Scheduler:
             self._ready.append(task)
 
     def cancel(self, task: Task) -> None:
-        """Throw `Cancelled` into the task, now or when it next waits and may be cancelled."""
+        """Throw `Cancelled` into the task, now or at its next wait that may be cancelled."""
         if task.is_done:
             return
         task._is_cancelled = True
@@ -120,14 +123,14 @@ class Scheduler:
             self._deliver_cancellation(task)
 
     def kill(self, process: Process) -> None:
-        """End a process at once, wherever its tasks are. A task cannot kill its own."""
+        """End a process at once, wherever its tasks are. A task cannot kill its own process."""
         assert self.current is None or self.current.process is not process
         process.is_alive = False
         for task in self.tasks_of(process):
             self._discard(task)
 
     def run(self) -> None:
-        """Go on until every task has ended."""
+        """Run until every task has ended."""
         try:
             for _ in range(_MAX_STEPS):
                 task = self._draw()
@@ -155,7 +158,7 @@ class Scheduler:
         return None
 
     def _take_one(self) -> Task:
-        """Out of a list in which order means nothing: the last fills the gap."""
+        """Draw a task from the list of ready tasks, which has no order: the last fills the gap."""
         ready = self._ready
         place = int(self._rng.random() * len(ready))
         ready[place], ready[-1] = ready[-1], ready[place]

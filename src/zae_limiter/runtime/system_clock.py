@@ -1,4 +1,4 @@
-"""The clock of the machine."""
+"""This module is the clock of the machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..ports.clock import Clock
 
 
 class SystemClock:
-    """Real time, which nobody but the world can let pass."""
+    """The system clock tells real time, which no program can let pass."""
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
@@ -19,7 +19,7 @@ class SystemClock:
 
 
 def ahead_by(clock: Clock, offset_ms: int) -> Callable[[], int]:
-    """The time of a clock that is known to be wrong, put right."""
+    """Return the time of a wrong clock, corrected by a known offset."""
     if not offset_ms:
         return clock.now_ms
     return lambda: clock.now_ms() + offset_ms

@@ -1,4 +1,4 @@
-"""Column charts out of characters."""
+"""This module draws column charts with characters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MAX_POINTS = 60
 
 
 def thinned(values: Sequence[float], points: int = MAX_POINTS) -> list[float]:
-    """At most so many values, each the mean of the neighbours it stands for."""
+    """Return at most `points` values, each the mean of the neighbours that it stands for."""
     count = min(points, len(values))
     bounds = [place * len(values) // count for place in range(count)] if count else []
     parts = [values[i:j] for i, j in zip_longest(bounds, bounds[1:])]
@@ -18,8 +18,8 @@ def thinned(values: Sequence[float], points: int = MAX_POINTS) -> list[float]:
 
 
 def column_chart(title: str, values: Sequence[float], caption: str) -> list[str]:
-    """A title, ten rows of columns over a labelled axis, and a caption. Negative values,
-    which are windows in which more was given back than taken, show as nothing."""
+    """Draw a title, ten rows of columns over a labelled axis, and a caption. Negative values, which
+    are windows in which more was given back than taken, show as nothing."""
     shown = thinned(values)
     top = max([*shown, 1.0])
     labels = [f"{top * row / HEIGHT_ROWS:,.0f}" for row in range(HEIGHT_ROWS, 0, -1)]
@@ -33,13 +33,13 @@ def column_chart(title: str, values: Sequence[float], caption: str) -> list[str]
 
 
 def _cell(value: float, top: float, row: int) -> str:
-    """Filled from half a row on, and the lowest row as soon as there is anything."""
+    """Return a filled cell from half a row on, and in the lowest row for any value above zero."""
     height = value / top * HEIGHT_ROWS
     return "#" if height >= row - 0.5 or (row == 1 and value > 0) else " "
 
 
 def side_by_side(charts: Iterable[Sequence[str]], gap: int = 4) -> list[str]:
-    """Charts of equal height, joined line by line."""
+    """Join charts of equal height line by line."""
     kept = list(charts)
     widths = [max(map(len, chart)) for chart in kept]
     return [

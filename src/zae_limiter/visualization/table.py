@@ -1,4 +1,4 @@
-"""ASCII grids."""
+"""This module draws ASCII grids."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from collections.abc import Iterable, Sequence
 from typing import Literal
 
 Alignment = Literal["left", "center", "right"]
-# Wide enough for any row: what reads a pipe wraps for itself.
+# Wide enough for any row: a folded row would break programs that read the table from a pipe.
 _UNBOUNDED_COLUMNS = 100_000
 
 
 class TableRenderer:
-    """Draws tables whose columns are aligned as told, to the left where nothing is said."""
+    """A table renderer draws tables with aligned columns, to the left unless `alignments` says
+    otherwise."""
 
     def __init__(self, alignments: Sequence[Alignment] = ()) -> None:
         self._alignments = alignments
@@ -20,7 +21,8 @@ class TableRenderer:
     def render(
         self, headers: Sequence[str], rows: Iterable[Sequence[object]], width: int | None = None
     ) -> str:
-        """The table as text; cells are folded where it would be wider than `width`."""
+        """Return the table as text; cells are folded where the table would be wider than
+        `width`."""
         # Rich takes longer to import than most commands take to run.
         from rich import box
         from rich.console import Console
@@ -48,5 +50,5 @@ class TableRenderer:
 
 
 def printable(text: str) -> str:
-    """Text that others stored, unable to control the terminal it is shown on."""
+    """Escape stored text, so that it cannot control the terminal it is shown on."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -1,4 +1,4 @@
-"""Usage snapshots as a table or as charts."""
+"""This module shows usage snapshots as a table or as charts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PLAIN_WIDTH = 80
 
 
 class UsageFormatter(Enum):
-    """How usage is shown."""
+    """A formatter is a way to show usage."""
 
     TABLE = "table"
     PLOT = "plot"
@@ -27,7 +27,7 @@ def format_usage_snapshots(
     *,
     width: int | None = None,
 ) -> str:
-    """The snapshots as text, at most `width` columns wide if that is given."""
+    """Return the snapshots as text, at most `width` columns wide if that is given."""
     if formatter is UsageFormatter.PLOT:
         return _plot(snapshots, width or _PLAIN_WIDTH)
     return TableRenderer(_ALIGNMENTS).render(_HEADERS, map(_row, snapshots), width)
@@ -46,8 +46,8 @@ def _row(snapshot: UsageSnapshot) -> tuple[str, ...]:
 
 
 def _plot(snapshots: Sequence[UsageSnapshot], width: int) -> str:
-    """A chart for each limit and window type, oldest on the left, two beside each other
-    where they fit."""
+    """Draw a chart for each limit and window type, oldest on the left, two beside each other where
+    they fit."""
     charts = [
         column_chart(f"{printable(name)} ({window_type})", list(series.values()), _span(series))
         for (window_type, name), series in sorted(_series(snapshots).items())
@@ -62,7 +62,7 @@ def _plot(snapshots: Sequence[UsageSnapshot], width: int) -> str:
 
 
 def _series(snapshots: Sequence[UsageSnapshot]) -> dict[tuple[str, str], dict[str, float]]:
-    """By window type and limit: what was used in each window, over entities and resources."""
+    """Add up usage in each window, over entities and resources, by window type and limit."""
     found: dict[tuple[str, str], dict[str, float]] = {}
     for snapshot in sorted(snapshots, key=lambda each: each.window_start):
         for name, amount in snapshot.counters.items():
