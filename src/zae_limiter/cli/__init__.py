@@ -1,4 +1,9 @@
-"""The command line: `zae-limiter`."""
+"""The command line, `zae-limiter`: one module for each group of commands.
+
+Read `entity` first, a typical group. All groups share `options` (arguments and flags), `target`
+(the store and namespace of a command), `limit_syntax` (limits as text), `output` (JSON, grids,
+lines) and `commands` (errors as messages). `demo` is a program of its own.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m zae_limiter.cli`."""
+"""This module runs the command line as `python -m zae_limiter.cli`."""
 
 from . import cli
 

@@ -1,4 +1,4 @@
-"""`zae-limiter audit`: who changed what, when."""
+"""`zae-limiter audit` shows who changed limits and entities, and when."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .target import Target
 
 @click.group()
 def audit() -> None:
-    """Changes that were made."""
+    """Audit events: changes of limits and entities."""
 
 
 @audit.command(
@@ -29,7 +29,7 @@ def audit() -> None:
     help="The entity; $SYSTEM and $RESOURCE:name for defaults.",
 )
 @page_option
-@click.option("--start-event-id", help="Only what is older than this event.")
+@click.option("--start-event-id", help="Only events older than this one.")
 @json_option
 @store_options
 def list_events(

@@ -1,4 +1,4 @@
-"""`zae-limiter bucket`: what could be taken now. Nothing is."""
+"""`zae-limiter bucket` shows how much could be taken now, and takes nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SOURCES = {
 
 @click.group()
 def bucket() -> None:
-    """Balances."""
+    """Balances of buckets."""
 
 
 @bucket.command(epilog=examples("bucket show key-1 gpt-4"))
@@ -34,7 +34,7 @@ def bucket() -> None:
 @json_option
 @store_options
 def show(entity_id: str, resource: str, as_json: bool, target: Target) -> None:
-    """Show what an entity could take of a resource now, its ancestors' limits included.
+    """Show how much an entity could take of a resource now, its ancestors' limits included.
 
     `Full in` says how long until all of the capacity could be taken at once.
     """
@@ -80,7 +80,7 @@ def _consumed(repository: SyncRepository, entity_id: str, resource: str, limit: 
 def _full_in_seconds(
     limiter: SyncRateLimiter, entity_id: str, resource: str, limit: Limit
 ) -> float | None:
-    """None when an ancestor's capacity is smaller."""
+    """Return the seconds until the bucket is full; None when an ancestor's capacity is smaller."""
     seconds = limiter.time_until_available(entity_id, resource, {limit.name: limit.capacity})
     return None if math.isinf(seconds) else seconds
 

@@ -1,4 +1,4 @@
-"""The root of all commands: it turns the package's errors into messages."""
+"""This module is the root of all commands: it turns the package's errors into messages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _HINTS: dict[type[ZAELimiterError], str] = {
 
 
 class Commands(click.Group):
-    """A group whose commands end with exit code 1 and one message when something is wrong."""
+    """A group whose commands end with exit code 1 and one message when they fail."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

@@ -1,4 +1,4 @@
-"""`zae-limiter config`: what is stored at one level, as a whole."""
+"""`zae-limiter config` shows and sets the record of one level as a whole."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .target import Target
 
 @click.group()
 def config() -> None:
-    """What is stored at one level: system, resource or entity."""
+    """The record of one level: system, resource or entity."""
 
 
 def _level_options(command: Command) -> Command:
@@ -46,7 +46,7 @@ def _level_options(command: Command) -> Command:
 def get_config(
     level: str, identifier: str | None, resource: str | None, as_json: bool, target: Target
 ) -> None:
-    """Show what is stored at one level."""
+    """Show the record of one level."""
     with target.connect() as repository:
         found = repository.get_config(level, identifier, resource)
     if as_json:
@@ -140,7 +140,7 @@ def set_config(
     strict_version: bool | None,
     target: Target,
 ) -> None:
-    """Set what is given at one level and keep the rest."""
+    """Set the given fields of one level and keep the rest."""
     change = LimiterConfig(limits, on_unavailable, auto_update, strict_version)
     if change == LimiterConfig():
         raise click.UsageError("Nothing to set: give --limits or another setting.")

@@ -1,4 +1,4 @@
-"""`zae-limiter entity`: who is limited, and limits of their own."""
+"""`zae-limiter entity` manages entities, and limits of their own."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .target import Target
 
 @click.group()
 def entity() -> None:
-    """Who is limited, and limits of their own."""
+    """Entities, and limits of their own."""
 
 
 def _read_pairs(
@@ -60,7 +60,7 @@ _metadata_option = click.option(
 @click.option("--display-name", help="A name for people; by default the id.")
 @click.option("--parent", "parent_id", help="The id of the parent.")
 @click.option(
-    "--cascade/--no-cascade", default=False, help="Charge what it takes to its parent too."
+    "--cascade/--no-cascade", default=False, help="Charge its acquires to its parent too."
 )
 @_metadata_option
 @json_option
@@ -180,7 +180,7 @@ def delete(entity_id: str, yes: bool, target: Target) -> None:
 @json_option
 @store_options
 def children(parent_id: str, as_json: bool, target: Target) -> None:
-    """List the entities whose parent this is."""
+    """List the entities that have this parent."""
     with target.connect() as repository:
         found = repository.get_children(parent_id)
     if as_json:
@@ -203,7 +203,7 @@ def children(parent_id: str, as_json: bool, target: Target) -> None:
 @limits_option
 @store_options
 def set_limits(entity_id: str, resource: str, limits: tuple[Limit, ...], target: Target) -> None:
-    """Give an entity limits of its own; they replace those it had."""
+    """Give an entity limits of its own; they replace the limits it had."""
     with target.open() as repository:
         repository.set_limits(entity_id, list(limits), resource)
     click.echo(f"Set {len(limits)} limit(s) for entity '{entity_id}' (resource '{resource}'):")
@@ -216,7 +216,7 @@ def set_limits(entity_id: str, resource: str, limits: tuple[Limit, ...], target:
 @json_option
 @store_options
 def get_limits(entity_id: str, resource: str, as_json: bool, target: Target) -> None:
-    """Show the limits that an entity has of its own."""
+    """Show an entity's own limits."""
     with target.connect() as repository:
         limits = repository.get_limits(entity_id, resource)
     if as_json:
@@ -237,7 +237,7 @@ def get_limits(entity_id: str, resource: str, as_json: bool, target: Target) -> 
 @yes_option
 @store_options
 def delete_limits(entity_id: str, resource: str, yes: bool, target: Target) -> None:
-    """Take an entity's own limits away: the next level decides again."""
+    """Delete an entity's own limits: the next level decides again."""
     with target.connect() as repository:
         what = f"limits for entity '{entity_id}' (resource '{resource}')"
         if not yes and not click.confirm(f"Delete {what}?"):
@@ -253,7 +253,7 @@ def delete_limits(entity_id: str, resource: str, yes: bool, target: Target) -> N
     "resource",
     required=True,
     metavar="RESOURCE",
-    help="The resource for which they have limits of their own.",
+    help="The resource for which the entities have limits of their own.",
 )
 @click.option("--limit", type=click.IntRange(1, MAX_PAGE), help="How many to fetch at a time.")
 @json_option

@@ -1,7 +1,7 @@
-"""Limits as one types and reads them on a command line.
+"""This module reads and writes limits as text on a command line.
 
-Typed: `rpm:1000`, `rpm:1000/min`, `tpm:50000/5min:80000`. Printed: `rpm: 1,000/min` and
-`tpm: 50,000/5min (burst: 80,000)`. Either form can be typed.
+Typed: `rpm:1000`, `rpm:1000/min`, `tpm:50000/5min:80000`. Printed: `rpm: 1,000/min` and `tpm:
+50,000/5min (burst: 80,000)`. Either form can be typed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _LIMIT = re.compile(
 
 
 def parse_limit(text: str) -> Limit:
-    """The limit that a text means; `ValueError` or `ValidationError` when it means none."""
+    """Return the limit that a text describes; `ValueError` or `ValidationError` when it describes
+    none."""
     found = _LIMIT.fullmatch(text.strip())
     if found is None:
         raise ValueError(f"{text!r} is not {FORM}")
@@ -35,13 +36,13 @@ def parse_limit(text: str) -> Limit:
 
 
 def format_limit(limit: Limit) -> str:
-    """The text that `parse_limit` understands as this limit."""
+    """Return the text that `parse_limit` reads as this limit."""
     text = f"{limit.name}: {format_rate(limit)}"
     return text if limit.capacity == limit.refill_amount else f"{text} (burst: {limit.capacity:,})"
 
 
 def format_rate(limit: Limit) -> str:
-    """How much in which time, in the largest unit that is exact: `1,000/5min`."""
+    """Return amount and period of a limit, in the largest unit that is exact: `1,000/5min`."""
     seconds = limit.refill_period_seconds
     unit = next(unit for unit, size in _UNIT_SECONDS.items() if seconds % size == 0)
     count = seconds // _UNIT_SECONDS[unit]

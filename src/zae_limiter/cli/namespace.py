@@ -1,4 +1,4 @@
-"""`zae-limiter namespace`: tenants of one store, each with data of its own."""
+"""`zae-limiter namespace` manages the tenants of one store, each with data of its own."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def namespace() -> None:
 @json_option
 @registry_options
 def register(namespaces: tuple[str, ...], as_json: bool, target: Target) -> None:
-    """Register one or more names. Those that are registered stay as they are."""
+    """Register one or more names. Names that are registered stay as they are."""
     with target.registry(create=True) as registry:
         ids = registry.register_namespaces(list(namespaces))
     if as_json:
@@ -106,7 +106,7 @@ def recover(namespace_id: str, as_json: bool, target: Target) -> None:
 @json_option
 @registry_options
 def orphans(as_json: bool, target: Target) -> None:
-    """List deleted namespaces whose data is still there."""
+    """List deleted namespaces whose data still exists."""
     with target.registry() as registry:
         found = registry.list_orphan_namespaces()
     if as_json:

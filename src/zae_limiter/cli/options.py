@@ -1,4 +1,4 @@
-"""Options that several commands have."""
+"""This module has the options that several commands share."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ config_resource_option = click.option(
 
 
 def store_options(command: Command) -> Callable[..., Any]:
-    """`--url` and `--namespace`, given to the command as `target`."""
+    """Add `--url` and `--namespace`, given to the command as `target`."""
 
     @wraps(command)
     def with_target(*args: Any, url: str, namespace: str, **options: Any) -> Any:
@@ -64,7 +64,7 @@ def store_options(command: Command) -> Callable[..., Any]:
 
 
 def registry_options(command: Command) -> Callable[..., Any]:
-    """`--url` alone, for commands about namespaces."""
+    """Add `--url` alone, for commands about namespaces."""
 
     @wraps(command)
     def with_target(*args: Any, url: str, **options: Any) -> Any:
@@ -95,7 +95,7 @@ limits_option = click.option(
 
 
 def examples(*lines: str, on_a_store: bool = True) -> str:
-    """The end of a command's help, kept as it is typed."""
+    """Return the end of a command's help, kept as it is typed."""
     typed = [f"zae-limiter {line}" for line in lines]
     if on_a_store:
         typed.insert(0, "export ZAEL_URL=sqlite:///limits.db")

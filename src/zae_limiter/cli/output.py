@@ -1,4 +1,4 @@
-"""How results are printed: JSON, ASCII grids and plain lines."""
+"""This module prints results: JSON, ASCII grids and plain lines."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from .limit_syntax import format_limit
 
 
 def print_json(value: Any) -> None:
-    """One JSON document."""
+    """Print one JSON document."""
     click.echo(json.dumps(value, indent=2))
 
 
 def print_limits(limits: Iterable[Limit]) -> None:
-    """One line for each."""
+    """Print one line for each limit."""
     for limit in limits:
         click.echo(f"  {format_limit(limit)}")
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """One line for each."""
+    """Print one line for each text."""
     for line in lines:
         click.echo(printable(line))
 
 
 def print_fields(title: str, fields: dict[str, object]) -> None:
-    """A heading, and names with their values below it; what is None is left out."""
+    """Print a heading, and names with their values below it; values of None are left out."""
     click.echo(printable(title))
     known = {name: value for name, value in fields.items() if value is not None}
     width = max(map(len, known), default=0) + 1
@@ -44,11 +44,11 @@ def print_fields(title: str, fields: dict[str, object]) -> None:
 def print_table(
     headers: Sequence[str], rows: Iterable[Sequence[object]], right: Sequence[str] = ()
 ) -> None:
-    """An ASCII grid. `right` names the columns that hold numbers."""
+    """Print an ASCII grid. `right` names the columns that hold numbers."""
     table = TableRenderer(["right" if header in right else "left" for header in headers])
     click.echo(table.render(headers, rows, terminal_width()))
 
 
 def terminal_width() -> int | None:
-    """The columns of the terminal; None when standard output is none."""
+    """Return the columns of the terminal; None when standard output is no terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None

@@ -1,4 +1,4 @@
-"""Telling the user that something is still going on."""
+"""This module tells the user that a slow step is still going on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SILENCE_S = 2.0
 
 @contextmanager
 def patience(doing: str, silence_s: float = _SILENCE_S) -> Iterator[None]:
-    """Say on stderr what is being done, and for how long, while it takes its time."""
+    """Say on stderr which step is running, and for how long, while it is slow."""
     done = threading.Event()
     teller = threading.Thread(target=_tell, args=(doing, silence_s, done), daemon=True)
     teller.start()

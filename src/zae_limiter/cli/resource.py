@@ -1,4 +1,4 @@
-"""`zae-limiter resource`: limits of a resource, for entities that have none of their own."""
+"""`zae-limiter resource` manages limits of a resource, for entities without limits of their own."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def resource() -> None:
 @limits_option
 @store_options
 def set_defaults(resource_name: str, limits: tuple[Limit, ...], target: Target) -> None:
-    """Set the limits of a resource; they replace those it had."""
+    """Set the limits of a resource; they replace the limits it had."""
     with target.open() as repository:
         repository.set_resource_defaults(resource_name, list(limits))
     click.echo(f"Set {len(limits)} default(s) for resource '{resource_name}':")
@@ -55,7 +55,7 @@ def get_defaults(resource_name: str, as_json: bool, target: Target) -> None:
 @yes_option
 @store_options
 def delete_defaults(resource_name: str, yes: bool, target: Target) -> None:
-    """Take the limits of a resource away: the system's decide again."""
+    """Delete the limits of a resource: the system's limits decide again."""
     with target.connect() as repository:
         if not yes and not click.confirm(f"Delete defaults for resource '{resource_name}'?"):
             click.echo("Cancelled")

@@ -1,4 +1,4 @@
-"""`zae-limiter system`: limits for everything that has none."""
+"""`zae-limiter system` manages the limits for all entities and resources without limits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .target import Target
 
 @click.group()
 def system() -> None:
-    """Default limits for everything that has none."""
+    """Default limits where no other level has any."""
 
 
 @system.command(
@@ -26,13 +26,13 @@ def system() -> None:
 @click.option(
     "--on-unavailable",
     type=click.Choice(get_args(OnUnavailableAction)),
-    help="What happens while the store cannot answer; what was said before stays.",
+    help="What happens while the store cannot answer; by default as stored before.",
 )
 @store_options
 def set_defaults(
     limits: tuple[Limit, ...], on_unavailable: OnUnavailableAction | None, target: Target
 ) -> None:
-    """Set the limits for everything that has none; they replace those there were."""
+    """Replace the limits that apply where no other level has any."""
     with target.open() as repository:
         repository.set_system_defaults(list(limits), on_unavailable)
     click.echo(f"Set {len(limits)} system default(s):")
@@ -49,7 +49,7 @@ def _print_on_unavailable(action: OnUnavailableAction | None) -> None:
 @json_option
 @store_options
 def get_defaults(as_json: bool, target: Target) -> None:
-    """Show the limits for everything that has none."""
+    """Show the limits that apply where no other level has any."""
     with target.connect() as repository:
         limits, on_unavailable = repository.get_system_defaults()
     if as_json:
@@ -67,7 +67,7 @@ def get_defaults(as_json: bool, target: Target) -> None:
 @yes_option
 @store_options
 def delete_defaults(yes: bool, target: Target) -> None:
-    """Take the system's limits and its word on outages away."""
+    """Delete the system's limits and its `on_unavailable`."""
     with target.connect() as repository:
         if not yes and not click.confirm("Delete all system defaults?"):
             click.echo("Cancelled")

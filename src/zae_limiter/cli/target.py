@@ -1,4 +1,4 @@
-"""The store and namespace that a command works on."""
+"""This module opens the store and namespace that a command works on."""
 
 from __future__ import annotations
 
@@ -15,23 +15,25 @@ from ..sync_repository import SyncRepository
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a command was pointed at."""
+    """A target is the store and the namespace that a command was pointed at."""
 
     url: str
     namespace: str = DEFAULT_NAMESPACE
 
     def connect(self) -> SyncRepository:
-        """What must be there already: a mistyped name makes nothing."""
+        """Open a store and namespace that must exist: a mistyped name creates nothing."""
         self._require_shared()
         return SyncRepository.connect(self.namespace, url=self.url)
 
     def open(self) -> SyncRepository:
-        """The same, for commands that set something up: made if it is not there."""
+        """Open a store and namespace for a command that stores something: both are created if
+        missing."""
         self._require_shared()
         return SyncRepository.open(self.namespace, url=self.url)
 
     def registry(self, *, create: bool = False) -> SyncRepository:
-        """The store without any namespace opened or made: for its list of namespaces only."""
+        """Open the store without opening or creating a namespace: for its list of namespaces
+        only."""
         self._require_shared()
         io = BlockingIo()
         store = run(open_store(parse_url(self.url), io, create=create))

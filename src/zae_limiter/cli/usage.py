@@ -1,4 +1,4 @@
-"""`zae-limiter usage`: what was used, by hour, day and month."""
+"""`zae-limiter usage` shows usage by hour, day and month."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .target import Target
 
 @click.group()
 def usage() -> None:
-    """What entities used of resources."""
+    """Usage of resources by entities."""
 
 
 def _filter_options(command: Command) -> Command:
@@ -25,7 +25,11 @@ def _filter_options(command: Command) -> Command:
         click.option("--end", "end_time", help="Windows that begin then or before, ISO 8601."),
         click.option("--start", "start_time", help="Windows that begin then or later, ISO 8601."),
         click.option(
-            "--window", "-w", "window_type", type=click.Choice(WINDOW_TYPES), help="Only these."
+            "--window",
+            "-w",
+            "window_type",
+            type=click.Choice(WINDOW_TYPES),
+            help="Only windows of this type.",
         ),
         click.option("--resource", "-r", help="The resource. This or the entity is needed."),
         click.option("--entity-id", "-e", help="The entity. This or the resource is needed."),
@@ -66,7 +70,7 @@ def list_usage(limit: int, plot: bool, as_json: bool, target: Target, **filters:
 @json_option
 @store_options
 def summary(as_json: bool, target: Target, **filters: Any) -> None:
-    """Add usage up over windows."""
+    """Add up usage over windows."""
     _require_subject(filters)
     with target.connect() as repository:
         found = repository.get_usage_summary(**filters)

@@ -1,4 +1,4 @@
-"""Who watches the demo: a program, a file or pipe, or a terminal."""
+"""This module chooses who watches the demo: a program, a file or pipe, or a terminal."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ Show = Callable[[View], None]
 
 
 class Audience(Protocol):
-    """Is shown moments of a run, then its outcome."""
+    """An audience is shown moments of a run, then its report."""
 
     def watching(self, workers: int, url: str) -> AbstractContextManager[Show]:
-        """While entered, call what it gives with each moment."""
+        """Return a context that gives a function to be called with each moment."""
 
     def tell(self, report: Report) -> None:
-        """How it ended."""
+        """Show the report of the run."""
 
 
 def choose_audience(as_json: bool) -> Audience:
-    """By what standard output is."""
+    """Return the audience that standard output is."""
     if as_json:
         return Program()
     return Terminal() if sys.stdout.isatty() else Pipe()
 
 
 class Program:
-    """Wants the outcome only."""
+    """A program is shown the report only, as JSON."""
 
     @contextmanager
     def watching(self, workers: int, url: str) -> Iterator[Show]:
@@ -47,7 +47,7 @@ class Program:
 
 
 class Pipe:
-    """Gets lines, and no control codes."""
+    """A pipe is shown plain lines without control codes."""
 
     @contextmanager
     def watching(self, workers: int, url: str) -> Iterator[Show]:
@@ -72,7 +72,7 @@ class Pipe:
 
 
 class Terminal:
-    """Is drawn over and over."""
+    """A terminal is redrawn with every moment."""
 
     @contextmanager
     def watching(self, workers: int, url: str) -> Iterator[Show]:

@@ -1,10 +1,9 @@
-"""Whether a bucket kept its promise, as far as those who called it can tell.
+"""This module checks whether a bucket kept its limits, as far as its callers can tell.
 
-A caller knows when it called and when the answer came, not when in between the store did
-it. So what was taken counts when the answer came, and the longest call is allowed as skew.
-An admission that overlaps a correction might have come before or after it: it counts, but
-no interval begins or ends with it, and so it does not matter where in its call a correction
-is put.
+A caller knows when it called and when the answer came, not when in between the store acted. So a
+taking counts when the answer came, and the longest call is allowed as skew. An admission that
+overlaps a correction might have come before or after it: it counts, but no interval begins or ends
+with it, so that the place of a correction within its call does not matter.
 """
 
 from __future__ import annotations
@@ -22,7 +21,8 @@ from .record import Movement
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One limit of one bucket: the whole run, and the interval closest to its bound."""
+    """A verdict covers one limit of one bucket: the whole run, and the interval closest to its
+    bound."""
 
     limit: Limit
     whole: Window
@@ -66,11 +66,12 @@ def _end(movement: Movement) -> int:
 
 
 class _Clearance:
-    """Which admissions were certainly before or after each correction."""
+    """A clearance tells which admissions were certainly before or after each correction."""
 
     def __init__(self, takes: Sequence[Movement], corrections: Sequence[Movement]) -> None:
         self._takes = takes
-        # Calls that were answered later may have been begun, and carried out, earlier.
+        # A call that was answered later may have been carried out earlier: without the minimum, an
+        # admission that overlaps a correction would count as clear of it.
         self._earliest_ms = list(accumulate((m.began_ms for m in reversed(takes)), min))[::-1]
         by_begin = sorted(corrections, key=lambda m: m.began_ms)
         ends_ms = (float("inf") if m.ended_ms is None else m.ended_ms for m in by_begin)
@@ -78,13 +79,14 @@ class _Clearance:
         self._latest_ends_ms = list(accumulate(ends_ms, max))
 
     def of(self, place: int) -> bool:
-        """Whether no correction was under way at any time at which this may have happened."""
+        """Return whether no correction was under way while this admission may have happened."""
         begun = bisect_right(self._begins_ms, _end(self._takes[place]))
         return begun == 0 or self._latest_ends_ms[begun - 1] < self._earliest_ms[place]
 
 
 def _whole(limit: Limit, events: Sequence[Event], skew_ms: int) -> Window:
-    """From the start to the last admission: after it, an adjust may have gone into debt."""
+    """Return the window from the start to the last admission: after it, an adjust may have gone
+    into debt."""
     last = max((place for place, event in enumerate(events) if event.is_admission), default=-1)
     counted = events[: last + 1]
     start_ms, end_ms = (counted[0].at_ms, counted[-1].at_ms) if counted else (0, 0)

@@ -1,4 +1,4 @@
-"""`zae-limiter demo`."""
+"""`zae-limiter demo` is the command that runs the demo."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ from .scenario import jobs, set_up
     type=click.IntRange(1, 32),
     default=4,
     show_default=True,
-    help="How many processes share it.",
+    help="How many processes share the store.",
 )
 @click.option(
     "--seconds",
     type=click.FloatRange(0.1, 3600),
     default=10.0,
     show_default=True,
-    help="How long they go on.",
+    help="How long the processes work.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print only the final report, as JSON.")
 def demo(url: str | None, workers: int, seconds: float, as_json: bool) -> None:
     """Let processes share limits and check that they hold.
 
-    An organisation has two keys, and what the keys take is charged to it too. Each process
-    asks for more than there is, corrects what it took, and sometimes fails and gives it
-    back. At the end the processes' own logs are checked: in no interval did a bucket let
-    out more than its capacity plus its rate times the time. The exit code is 1 if one did.
+    An organisation has two keys, and what the keys take is charged to it too. Each process asks for
+    more than the limits allow, corrects what it took, and sometimes fails and gives it back. At the
+    end the processes' own logs are checked: in no interval did a bucket let out more than its
+    capacity plus its rate times the time. The exit code is 1 if a bucket did.
     """
     audience = choose_audience(as_json)
     try:
@@ -74,7 +74,7 @@ def _terminated_in_order() -> Iterator[None]:
 
 @contextmanager
 def _stage(url: str | None) -> Iterator[tuple[Target, SyncRepository]]:
-    """A namespace of its own, in a file of its own unless a store is named."""
+    """Open a namespace of the demo's own, in a file of its own unless a store is named."""
     with ExitStack() as stack:
         if url is None:
             directory = stack.enter_context(TemporaryDirectory(prefix="zae-limiter-demo-"))

@@ -1,4 +1,4 @@
-"""The worker processes: started together, listened to, and always ended."""
+"""This module starts the worker processes together, reads their logs, and always ends them."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _STOP_S = 5.0
 
 
 class WorkerDied(Exception):
-    """A worker ended before it was told to."""
+    """This error says that a worker ended before it was told to."""
 
 
 class _Worker:
-    """One process, and the thread that listens to it."""
+    """A worker is one process, and the thread that reads its log."""
 
     def __init__(self, job: Job, record: Record, lock: threading.Lock) -> None:
         self.number = job.worker
@@ -34,8 +34,8 @@ class _Worker:
         self._record = record
         self._lock = lock
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `close`
-        # A session of its own keeps a Ctrl-C in the terminal from reaching it: it ends when
-        # its input ends, after it has finished what it began.
+        # Without a session of its own, a Ctrl-C in the terminal would kill the worker in the middle
+        # of a call. So the worker ends when its input ends.
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "zae_limiter.cli.demo.worker", job.to_text()],
             stdin=subprocess.PIPE,
@@ -50,7 +50,7 @@ class _Worker:
     def _listen(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            # A process that is killed may leave half a line behind.
+            # A killed process may leave half a line behind, which would be reported as unreadable.
             if not line.endswith("\n"):
                 break
             try:
@@ -61,20 +61,20 @@ class _Worker:
             self.ready.set()
 
     def start(self) -> None:
-        """Let it begin."""
+        """Let the worker begin."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write("\n")
             self._process.stdin.flush()
 
     def tell_to_stop(self) -> None:
-        """Its input ends; it finishes what it has begun."""
+        """End the worker's input; the worker finishes the calls that it has begun."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
 
     def wait(self, deadline: float) -> None:
-        """Until it has ended; it is killed if that takes too long."""
+        """Wait until the worker has ended; kill it if that takes too long."""
         try:
             self._process.wait(max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
@@ -87,7 +87,7 @@ class _Worker:
         return self._process.poll() is None
 
     def failure(self) -> str | None:
-        """How it ended, if not well."""
+        """Return how the worker failed, if it did."""
         if self._unreadable:
             return f"worker {self.number} wrote what is no record: {self._unreadable}"
         code = self._process.poll()
@@ -100,14 +100,14 @@ class _Worker:
         return f"worker {self.number} {how}" + (f": {reason}" if reason else "")
 
     def _last_words(self) -> str:
-        """The last line of its traceback that is not a frame around others."""
+        """Return the last line of the worker's traceback that is not a frame around others."""
         self._errors.seek(0)
         lines = self._errors.read().decode(errors="replace").splitlines()
         said = [line.strip(" |+-") for line in lines]
         return next((line for line in reversed(said) if line), "")
 
     def close(self) -> None:
-        """End it at once, if it has not ended, and let go of everything."""
+        """End the worker at once, if it has not ended, and close its pipes and files."""
         self._process.kill()
         self.tell_to_stop()
         self.wait(time.monotonic() + _STOP_S)
@@ -117,7 +117,7 @@ class _Worker:
 
 
 class Crew:
-    """All workers of a demo and the record of what they did."""
+    """A crew is all workers of a demo, and the record of their calls."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
         self.jobs = jobs
@@ -151,13 +151,13 @@ class Crew:
             worker.start()
 
     def require_alive(self) -> None:
-        """Raise `WorkerDied` if one has ended."""
+        """Raise `WorkerDied` if a worker has ended."""
         for worker in self._workers:
             if not worker.is_running():
                 raise WorkerDied(worker.failure() or f"worker {worker.number} ended early")
 
     def stop(self) -> list[str]:
-        """Tell all to stop and wait until they have. Returns how those failed that did."""
+        """Tell all workers to stop, wait until they have, and return how workers failed."""
         for worker in self._workers:
             worker.tell_to_stop()
         deadline = time.monotonic() + _STOP_S

@@ -1,7 +1,7 @@
-"""What a worker writes down of its calls: one JSON object a line, on its standard output.
+"""This module writes a worker's log: one JSON object a line, on its standard output.
 
-A correction is written down before it begins and again when it has ended, so that one that
-was cut off is known to have been possible.
+A correction is logged before it begins and again when it has ended, so that a correction that was
+cut off is known to have been possible.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ now_ms = SystemClock().now_ms
 
 
 class Log:
-    """Shared by all callers of a worker."""
+    """A log is shared by all callers of a worker."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -28,27 +28,27 @@ class Log:
         self._numbers = count(1)
 
     def ready(self) -> None:
-        """The worker can begin."""
+        """Log that the worker can begin."""
         self._write({"kind": "ready"})
 
     def admitted(self, began_ms: int, entries: Sequence[Entry]) -> None:
-        """A call was let through, and these buckets were charged."""
+        """Log that a call was let through, and which buckets were charged."""
         moves = {entry.address.entity_id: entry.charged_milli for entry in entries}
         self._write(
             {"kind": "admitted", "began_ms": began_ms, "ended_ms": now_ms(), "moves": moves}
         )
 
     def refused(self, error: RateLimitExceeded) -> None:
-        """A call was not let through; says which limits of whom were short."""
+        """Log that a call was refused, and which limits of which entities were short."""
         short = [[status.entity_id, status.limit_name] for status in error.violations]
         self._write({"kind": "refused", "short": short})
 
     def unavailable(self, error: Exception) -> None:
-        """The store did not answer."""
+        """Log that the store did not answer."""
         self._write({"kind": "unavailable", "reason": str(error)})
 
     def refunding(self, entries: Sequence[Entry]) -> int:
-        """All of it is about to be given back."""
+        """Log that everything these buckets were charged is about to be given back."""
         return self._correcting(
             {
                 entry.address.entity_id: {name: -n for name, n in entry.charged_milli.items()}
@@ -57,11 +57,11 @@ class Log:
         )
 
     def adjusting(self, entries: Sequence[Entry], deltas_milli: dict[str, int]) -> int:
-        """These buckets are about to be corrected."""
+        """Log that these buckets are about to be corrected."""
         return self._correcting({entry.address.entity_id: deltas_milli for entry in entries})
 
     def corrected(self, number: int) -> None:
-        """The correction of this number has ended."""
+        """Log that the correction of this number has ended."""
         self._write({"kind": "corrected", "number": number, "ended_ms": now_ms()})
 
     def _correcting(self, moves: dict[str, dict[str, int]]) -> int:

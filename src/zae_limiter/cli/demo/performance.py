@@ -1,4 +1,4 @@
-"""The run itself: the crew works, the audience watches, and in the end it is checked."""
+"""This module runs the demo: the crew works, the audience watches, and the logs are checked."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TICK_S = 0.25
 
 
 def perform(crew: Crew, repository: SyncRepository, seconds: float, audience: Audience) -> Report:
-    """Let the crew work for so long, or until one dies or the user has seen enough."""
+    """Let the crew work for so many seconds, or until a worker dies or the user interrupts."""
     interrupted = False
     failures: list[str] = []
     began = time.monotonic()

@@ -1,4 +1,4 @@
-"""All that the workers wrote down, by bucket and limit."""
+"""This module collects the workers' logs by bucket and limit."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Account = tuple[str, str]
-"""An entity and one of its limits."""
+"""An account is an entity and one of its limits."""
 
 
 @dataclass(slots=True)
 class Movement:
-    """Tokens that a call took (positive) or gave back, some time between its two times.
+    """A movement is tokens that a call took (positive) or gave back, some time between its two
+    times.
 
-    `ended_ms` is None for a correction that nobody saw end.
+    `ended_ms` is None for a correction whose end was not logged.
     """
 
     began_ms: int
@@ -26,7 +27,7 @@ class Movement:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """The sums of one limit: millitokens, and how often it was the one that refused."""
+    """A tally is the sums of one limit: millitokens, and how often this limit refused a call."""
 
     admitted_milli: int = 0
     corrected_milli: int = 0
@@ -35,7 +36,7 @@ class Tally:
 
 @dataclass(slots=True)
 class Record:
-    """Grows by one line at a time."""
+    """A record grows by one line of a log at a time."""
 
     movements: dict[Account, list[Movement]] = field(default_factory=lambda: defaultdict(list))
     tallies: dict[Account, Tally] = field(default_factory=lambda: defaultdict(Tally))
@@ -45,7 +46,7 @@ class Record:
     _open: dict[tuple[int, int], list[Movement]] = field(default_factory=dict)
 
     def add(self, worker: int, line: str) -> None:
-        """Take in a line of a worker's log."""
+        """Add a line of a worker's log."""
         said = json.loads(line)
         match said["kind"]:
             case "ready":
@@ -103,6 +104,6 @@ class Record:
 
     @property
     def longest_call_ms(self) -> int:
-        """How far a time in the record may be from when the store did it."""
+        """The longest time between a logged moment and the moment at which the store acted."""
         calls = (movement for moved in self.movements.values() for movement in moved)
         return max((m.ended_ms - m.began_ms for m in calls if m.ended_ms is not None), default=0)

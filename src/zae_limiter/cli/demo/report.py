@@ -1,4 +1,4 @@
-"""What came out of a demo."""
+"""This module reports the outcome of a demo."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from .check import Verdict, judge_run
 from .record import Account, Record
 from .scenario import LIMITS, RESOURCE, Job
 
-# Times are written down in whole milliseconds, rounded down at either end of a call.
+# Logged times are rounded down to milliseconds at either end of a call. Without an allowance for
+# that, a call could seem shorter than it was, and a limit exceeded that was kept.
 _ROUNDING_MS = 2
 INTERRUPTED = 130
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The record of a run and the verdict on it."""
+    """A report is the record of a run and the verdicts on it."""
 
     jobs: Sequence[Job]
     record: Record
@@ -36,13 +37,14 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        """0 only if it ran to its end, nobody died and every limit was kept."""
+        """The exit code: 0 only if the run came to its end, no worker died and every limit was
+        kept."""
         if self.interrupted:
             return INTERRUPTED
         return 0 if self.holds and not self.failures else 1
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
+        """Return the report as JSON-ready values."""
         return {
             "holds": self.holds,
             "interrupted": self.interrupted,

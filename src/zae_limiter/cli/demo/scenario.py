@@ -1,4 +1,4 @@
-"""What the demo plays: an organisation whose two keys cascade to it, and busy callers.
+"""The scenario of the demo: an organisation whose two keys cascade to it, and busy callers.
 
 The keys together may take more than the organisation, so both levels have to refuse.
 """
@@ -37,7 +37,7 @@ Style = Literal["asyncio", "threads"]
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What one worker process has to do."""
+    """A job tells one worker process what to do."""
 
     worker: int
     style: Style
@@ -47,18 +47,19 @@ class Job:
     pause_s: float
 
     def to_text(self) -> str:
-        """One argument of a command line."""
+        """Return the job as one argument of a command line."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_text(cls, text: str) -> Job:
-        """The inverse of `to_text`."""
+        """Return the job that `to_text` wrote."""
         return cls(**json.loads(text))
 
 
 def jobs(url: str, namespace: str, workers: int) -> list[Job]:
-    """One for each worker. The last of several uses threads, the others asyncio. The more
-    there are, the longer each pauses, so that all together ask as much as four would."""
+    """Return a job for each worker. The last of several workers uses threads, the others asyncio.
+    The more workers there are, the longer each pauses, so that all together ask as much as four
+    would."""
     pause_s = _PAUSE_S * max(1.0, workers / _USUAL_WORKERS)
     return [
         Job(number, _style(number, workers), url, namespace, _CALLERS, pause_s)
@@ -81,7 +82,7 @@ def set_up(repository: SyncRepository) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Errand:
-    """One call that a caller makes: what it expects to cost, and how that turns out."""
+    """An errand is one call of a caller: its estimated cost, and how the call turns out."""
 
     entity_id: str
     estimate: int
@@ -91,12 +92,12 @@ class Errand:
 
     @property
     def takes(self) -> dict[str, int]:
-        """What to acquire."""
+        """The amounts to acquire."""
         return {REQUESTS: 1, TOKENS: self.estimate}
 
 
 def next_errand(random: Random) -> Errand:
-    """Another call."""
+    """Draw the next errand."""
     estimate = random.randint(40, 200)
     return Errand(
         entity_id=random.choice(KEYS),

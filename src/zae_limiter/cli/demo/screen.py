@@ -1,4 +1,4 @@
-"""How the demo looks, for a console of any width."""
+"""This module draws the demo, for a console of any width."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from .view import View
 
 
 def make_console() -> Console:
-    """Standard output, and nothing in what is printed is taken for markup."""
+    """Return a console on standard output that takes no printed text for markup."""
     return Console(highlight=False, markup=False, emoji=False)
 
 
 def live(view: View) -> RenderableType:
-    """What is seen while it runs."""
+    """Draw the run while it goes on."""
     elapsed_s = min(view.elapsed_s, view.seconds)
     clock = Table.grid(padding=(0, 1), expand=True)
     clock.add_column(ratio=1)
@@ -68,7 +68,7 @@ def _cells(limit: Limit, tally: Tally, balance: int) -> list[RenderableType]:
 
 
 def final(report: Report, *, ascii_only: bool) -> RenderableType:
-    """The check and its outcome."""
+    """Draw the check and its outcome."""
     return Group(
         Text("\nIn any interval, admitted <= capacity + rate x time:", style="bold"),
         _verdicts(report, box.ASCII2 if ascii_only else box.ROUNDED),

@@ -1,4 +1,4 @@
-"""A moment of the demo, as it is shown."""
+"""This module is a moment of the demo, as it is shown."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .record import Account, Tally
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """How far it is, and how each limit stands."""
+    """A view says how far the run is, and how each limit stands."""
 
     elapsed_s: float
     seconds: float

@@ -1,7 +1,7 @@
-"""One process of the demo: several callers that share one limiter.
+"""A worker is one process of the demo: several callers that share one limiter.
 
-It says that it is ready, waits for a byte on its standard input, works until that input
-ends, finishes what it has begun, and writes down everything on its standard output.
+The worker says that it is ready, waits for a byte on its standard input, works until that input
+ends, finishes the calls that it has begun, and writes its log on its standard output.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _STDIN = 0
 
 
 class ErrandFailed(Exception):
-    """The body of a call went wrong, as bodies do."""
+    """This error stands for a failure in the body of a call."""
 
 
 def main(job: Job, log: Log) -> None:
-    """Play the worker's part."""
+    """Run a worker process to its end."""
     if job.style == "threads":
         _threads(job, log)
     else:
@@ -40,7 +40,7 @@ def main(job: Job, log: Log) -> None:
 
 
 def _start_signal(log: Log) -> threading.Event:
-    """Wait to be started; the event tells when to end."""
+    """Wait for the start, and return an event that is set at the end."""
     log.ready()
     ending = threading.Event()
     if not os.read(_STDIN, 1):
