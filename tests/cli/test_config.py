@@ -37,7 +37,7 @@ def test_what_is_given_is_set_and_the_rest_stays(zael: Zael) -> None:
     ],
     ids=" ".join,
 )
-def test_json_goes_round(zael: Zael, place: list[str]) -> None:
+def test_config_printed_as_json_can_be_set_again(zael: Zael, place: list[str]) -> None:
     zael.out("namespace", "register", "default")
     assert zael.json("config", "get", *place) is None
     assert "Nothing configured at level" in zael.out("config", "get", *place)
@@ -58,18 +58,18 @@ def test_json_goes_round(zael: Zael, place: list[str]) -> None:
     "limits",
     ["rpm:60", "{}", '"rpm:60"', "[1]", "[{}]", '[{"name": "rpm"}]', '["rpm"]', '["wcu:1"]'],
 )
-def test_limits_that_are_none_are_usage_errors(zael: Zael, limits: str) -> None:
+def test_config_set_with_invalid_limits_is_a_usage_error(zael: Zael, limits: str) -> None:
     message = zael.error("config", "set", "--level", "system", "--limits", limits, code=2)
     assert "Invalid value for '--limits'" in message
     assert not zael.path.exists()
 
 
-def test_something_must_be_set(zael: Zael) -> None:
+def test_config_set_without_a_field_is_a_usage_error(zael: Zael) -> None:
     assert "Nothing to set" in zael.error("config", "set", "--level", "system", code=2)
     assert not zael.path.exists()
 
 
-def test_levels_need_their_parts(zael: Zael) -> None:
+def test_config_set_with_wrong_identifiers_for_its_level_is_an_error(zael: Zael) -> None:
     limits = ("--limits", '["rpm:60"]')
     assert "needs an entity id" in zael.error("config", "set", "--level", "entity", *limits)
     assert "needs a resource" in zael.error("config", "set", "--level", "resource", *limits)
@@ -77,6 +77,6 @@ def test_levels_need_their_parts(zael: Zael) -> None:
     assert "takes none" in zael.error("config", "set", *system, *limits)
 
 
-def test_behaviour_is_stored_at_the_system_level_only(zael: Zael) -> None:
+def test_config_set_stores_behaviour_at_the_system_level_only(zael: Zael) -> None:
     resource = ("--level", "resource", "--resource", "gpt-4", "--on-unavailable", "allow")
     assert "system level only" in zael.error("config", "set", *resource)

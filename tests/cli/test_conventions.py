@@ -111,7 +111,7 @@ def test_what_prints_data_can_print_json(name: str) -> None:
 
 
 @pytest.mark.parametrize("call", MAKING, ids=lambda call: call[0])
-def test_commands_that_set_something_up_make_the_store(call: tuple[str, ...], zael: Zael) -> None:
+def test_commands_that_store_something_create_the_store(call: tuple[str, ...], zael: Zael) -> None:
     assert zael.out(*argv(call))
     assert zael.path.exists()
 
@@ -141,11 +141,11 @@ def test_a_store_in_memory_is_refused(call: tuple[str, ...], zael: Zael) -> None
     )
 
 
-def test_a_url_that_is_none_is_refused(zael: Zael) -> None:
+def test_an_invalid_url_is_refused(zael: Zael) -> None:
     assert "sqlite:///limits.db" in zael.error("resource", "list", "--url", "limits.db")
 
 
-def test_a_url_is_needed(zael: Zael) -> None:
+def test_a_command_without_a_url_is_a_usage_error(zael: Zael) -> None:
     zael.url = ""
     message = zael.error("resource", "list", code=2)
     assert "--url" in message
@@ -163,7 +163,7 @@ def test_invalid_names_are_an_error_without_a_traceback(zael: Zael) -> None:
     assert "Invalid namespace" in zael.error("entity", "create", "key-1", "-N", "_")
 
 
-def test_the_version(zael: Zael) -> None:
+def test_the_version_option_prints_the_version(zael: Zael) -> None:
     assert zael.out("--version").strip() == __version__
 
 
@@ -174,7 +174,7 @@ def modules_after(statement: str) -> set[str]:
     return set(found.stdout.split())
 
 
-def test_the_package_does_without_the_command_line() -> None:
+def test_importing_the_package_does_not_import_the_command_line() -> None:
     assert not {"click", "rich"} & modules_after("import zae_limiter")
 
 

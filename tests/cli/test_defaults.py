@@ -3,7 +3,7 @@ from __future__ import annotations
 from tests.cli.runner import Zael
 
 
-def test_defaults_of_a_resource(zael: Zael) -> None:
+def test_defaults_of_a_resource_are_set_and_shown(zael: Zael) -> None:
     text = zael.out("resource", "set-defaults", "gpt-4", "-l", "rpm:100", "-l", "tpm:10000/hour")
     assert text.splitlines() == [
         "Set 2 default(s) for resource 'gpt-4':",
@@ -19,7 +19,7 @@ def test_defaults_of_a_resource(zael: Zael) -> None:
     assert none == "No defaults configured for resource 'other'\n"
 
 
-def test_resources_are_listed(zael: Zael) -> None:
+def test_resources_with_defaults_are_listed(zael: Zael) -> None:
     zael.out("namespace", "register", "default")
     assert zael.out("resource", "list") == "No resources with defaults\n"
     for name in ("gpt-4", "claude"):
@@ -36,7 +36,7 @@ def test_deleting_defaults_of_a_resource_asks_first(zael: Zael) -> None:
     assert zael.json("resource", "list") == []
 
 
-def test_defaults_of_the_system(zael: Zael) -> None:
+def test_defaults_of_the_system_are_set_and_shown(zael: Zael) -> None:
     zael.out("namespace", "register", "default")
     assert zael.out("system", "get-defaults") == "No system defaults configured\n"
     zael.out("system", "set-defaults", "-l", "rpm:60", "--on-unavailable", "allow")
@@ -60,14 +60,14 @@ def test_deleting_defaults_of_the_system_asks_first(zael: Zael) -> None:
     assert zael.json("system", "get-defaults") == {"limits": [], "on_unavailable": None}
 
 
-def test_on_unavailable_is_one_of_two(zael: Zael) -> None:
+def test_an_unknown_on_unavailable_is_a_usage_error(zael: Zael) -> None:
     message = zael.error(
         "system", "set-defaults", "-l", "rpm:60", "--on-unavailable", "maybe", code=2
     )
     assert "'allow', 'block'" in message
 
 
-def test_namespaces_keep_to_themselves(zael: Zael) -> None:
+def test_defaults_of_one_namespace_are_not_shown_in_another(zael: Zael) -> None:
     zael.out("resource", "set-defaults", "gpt-4", "-l", "rpm:1", "-N", "tenant-a")
     zael.out("namespace", "register", "tenant-b")
     assert zael.json("resource", "list", "--namespace", "tenant-a") == ["gpt-4"]

@@ -24,14 +24,14 @@ def correct(tokens: int, began_ms: int, ended_ms: int | None) -> Movement:
     return Movement(began_ms, ended_ms, tokens * MILLI, admitted=False)
 
 
-def test_all_that_is_allowed_holds() -> None:
+def test_a_run_that_takes_all_that_is_allowed_holds() -> None:
     verdict = judge_run(LIMIT, [take(10, 0), take(5, 500), take(5, 1000)], skew_ms=0)
     assert verdict.holds
     assert verdict.whole.taken_milli == 20_000
     assert verdict.whole.excess_milli == verdict.worst.excess_milli == 0
 
 
-def test_one_token_more_does_not() -> None:
+def test_a_run_that_takes_one_token_too_many_does_not_hold() -> None:
     verdict = judge_run(LIMIT, [take(10, 0), take(6, 500), take(5, 1000)], skew_ms=0)
     assert not verdict.holds
     assert verdict.whole.excess_milli == 1000
@@ -44,7 +44,7 @@ def test_too_much_in_a_short_interval_shows_though_the_whole_run_is_fine() -> No
     assert not verdict.holds
 
 
-def test_nothing_at_all_holds() -> None:
+def test_a_run_without_calls_holds() -> None:
     assert judge_run(LIMIT, [], skew_ms=0).holds
 
 
@@ -58,23 +58,27 @@ def test_what_was_given_back_can_be_taken_again() -> None:
     [(5, False), (50, True), (None, True)],
     ids=["certainly before", "perhaps in between", "nobody saw the end"],
 )
-def test_a_refund_that_may_have_come_in_between_counts(ended_ms: int | None, holds: bool) -> None:
+def test_a_refund_that_overlaps_an_admission_counts_for_it(
+    ended_ms: int | None, holds: bool
+) -> None:
     calls = [correct(-5, 0, ended_ms), take(10, 10), take(5, 40)]
     assert judge_run(LIMIT, calls, skew_ms=0).holds is holds
 
 
 @pytest.mark.parametrize(("began_ms", "holds"), [(1, False), (15, True)])
-def test_a_late_charge_that_may_have_come_last_is_debt(began_ms: int, holds: bool) -> None:
+def test_a_late_charge_that_overlaps_an_admission_counts_as_debt(
+    began_ms: int, holds: bool
+) -> None:
     calls = [take(6, 0), correct(5, began_ms, 18), take(4, 10 if holds else 19, 19)]
     assert judge_run(LIMIT, calls, skew_ms=0).holds is holds
 
 
-def test_a_call_that_is_answered_late_may_have_been_first() -> None:
+def test_a_call_that_is_answered_late_may_have_been_admitted_first() -> None:
     calls = [take(10, 0, 100), correct(-5, 15, 20), take(5, 30, 40), take(1, 120)]
     assert judge_run(LIMIT, calls, skew_ms=100).holds
 
 
-def test_debt_after_the_last_admission_is_nobodys_fault() -> None:
+def test_debt_after_the_last_admission_does_not_break_a_limit() -> None:
     assert judge_run(LIMIT, [take(10, 0), correct(50, 1, 2)], skew_ms=0).holds
 
 
@@ -103,7 +107,9 @@ def runs(draw: st.DrawFn) -> tuple[Limit, list[Movement]]:
 
 
 @given(runs())
-def test_a_bucket_that_keeps_its_promise_is_never_blamed(run: tuple[Limit, list[Movement]]) -> None:
+def test_the_check_never_blames_a_bucket_that_kept_its_limits(
+    run: tuple[Limit, list[Movement]],
+) -> None:
     limit, calls = run
     skew_ms = max((call.ended_ms or 0) - call.began_ms for call in calls) if calls else 0
     assert judge_run(limit, calls, skew_ms).holds

@@ -61,7 +61,9 @@ BAD = make_report(JOBS, record(admission(30, 5_000), admission(16, 5_500)), 1.0)
     [screen.live(VIEW), screen.final(GOOD, ascii_only=True), screen.final(BAD, ascii_only=False)],
     ids=["live", "final", "exceeded"],
 )
-def test_it_fits_and_nothing_is_cut_off(drawing: RenderableType, width: int) -> None:
+def test_the_demo_screen_fits_its_width_and_cuts_nothing_off(
+    drawing: RenderableType, width: int
+) -> None:
     text = rendered(drawing, width)
     assert max(map(len, text.splitlines())) <= width
     assert "…" not in text
@@ -78,7 +80,7 @@ def test_the_live_table_shows_every_limit() -> None:
     assert any(row.startswith("acme-web rps 30/sec 0 0") for row in rows)
 
 
-def test_colours_are_for_terminals_only() -> None:
+def test_the_demo_uses_colours_on_terminals_only() -> None:
     assert "\x1b[" not in rendered(screen.live(VIEW), 80)
     assert "\x1b[" in rendered(screen.live(VIEW), 80, colours=True)
 
@@ -124,12 +126,12 @@ def test_failures_and_interruptions_are_shown() -> None:
     ],
     ids=["kept", "exceeded", "died", "interrupted"],
 )
-def test_exit_codes(report: Report, code: int) -> None:
+def test_the_exit_code_says_whether_limits_were_kept(report: Report, code: int) -> None:
     assert report.exit_code == code
     assert json.loads(json.dumps(report.to_dict()))["holds"] is (report is not BAD)
 
 
-def test_the_report_says_by_how_much() -> None:
+def test_the_demo_report_says_how_much_was_taken_and_allowed() -> None:
     limit = next(
         each
         for each in BAD.to_dict()["limits"]
@@ -142,7 +144,7 @@ def test_the_report_says_by_how_much() -> None:
     assert limit["holds"] is False
 
 
-def test_a_record_keeps_what_was_begun_and_what_has_ended() -> None:
+def test_a_record_keeps_corrections_that_began_and_that_ended() -> None:
     moves = {"acme": {"tps": -5_000, "rps": 0}}
     begun = {"kind": "correcting", "number": 7, "began_ms": 10, "moves": moves}
     found = record({"kind": "ready"}, begun)
@@ -154,12 +156,12 @@ def test_a_record_keeps_what_was_begun_and_what_has_ended() -> None:
     assert found.tallies["acme", "tps"].corrected_milli == -5_000
 
 
-def test_a_record_counts_who_refused() -> None:
+def test_a_record_counts_refusals_by_entity_and_limit() -> None:
     found = record({"kind": "refused", "short": [["acme", "tps"], ["acme-web", "tps"]]})
     assert found.refused[1] == 1
     assert found.tallies["acme", "tps"].refused == 1
 
 
-def test_an_unknown_line_is_an_error() -> None:
+def test_an_unknown_line_of_a_log_is_an_error() -> None:
     with pytest.raises(ValueError, match="no record is of kind 'dance'"):
         record({"kind": "dance"})

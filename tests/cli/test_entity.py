@@ -5,7 +5,7 @@ import pytest
 from tests.cli.runner import Zael
 
 
-def test_create_and_show(zael: Zael) -> None:
+def test_an_entity_that_was_created_is_shown(zael: Zael) -> None:
     text = zael.out("entity", "create", "acme", "--display-name", "Acme, Inc.")
     assert text.startswith("Created entity 'acme'\n")
     zael.out("entity", "create", "key-1", "--parent", "acme", "--cascade", "-m", "tier=gold")
@@ -22,23 +22,23 @@ def test_create_and_show(zael: Zael) -> None:
     assert found["cascade"] is False
 
 
-def test_create_prints_json(zael: Zael) -> None:
+def test_create_prints_the_entity_as_json(zael: Zael) -> None:
     created = zael.json("entity", "create", "key-1", "-m", "tier=gold", "-m", "a=b=c")
     assert created["metadata"] == {"tier": "gold", "a": "b=c"}
     assert zael.json("entity", "show", "key-1") == created
 
 
-def test_an_entity_is_created_once(zael: Zael) -> None:
+def test_creating_an_entity_twice_is_an_error(zael: Zael) -> None:
     zael.out("entity", "create", "key-1")
     assert zael.error("entity", "create", "key-1") == "Error: Entity 'key-1' already exists\n"
 
 
-def test_showing_an_entity_that_is_not_there(zael: Zael) -> None:
+def test_showing_a_missing_entity_is_an_error(zael: Zael) -> None:
     zael.out("entity", "create", "key-1")
     assert zael.error("entity", "show", "key-2") == "Error: Entity 'key-2' does not exist\n"
 
 
-def test_control_characters_that_others_stored_do_not_reach_the_terminal(zael: Zael) -> None:
+def test_stored_control_characters_do_not_reach_the_terminal(zael: Zael) -> None:
     zael.out("entity", "create", "acme")
     zael.out("entity", "create", "key-1", "--parent", "acme", "--display-name", "\x1b[2Jgone\r\n")
     for text in (zael.out("entity", "show", "key-1"), zael.out("entity", "children", "acme")):
@@ -46,7 +46,7 @@ def test_control_characters_that_others_stored_do_not_reach_the_terminal(zael: Z
         assert "\x1b" not in text
 
 
-def test_update_keeps_what_is_not_named(zael: Zael) -> None:
+def test_an_update_keeps_the_fields_that_it_does_not_name(zael: Zael) -> None:
     zael.out("entity", "create", "key-1", "-m", "tier=gold", "-m", "trial=yes")
     text = zael.out("entity", "update", "key-1", "-m", "trial=", "-m", "team=red")
     assert text.startswith("Updated entity 'key-1'\n")
@@ -66,18 +66,18 @@ def test_update_of_an_older_version_is_refused(zael: Zael) -> None:
     assert zael.json("entity", "show", "key-1")["name"] == "One"
 
 
-def test_update_needs_something_to_change_and_someone_to_change(zael: Zael) -> None:
+def test_an_update_without_a_field_or_of_a_missing_entity_is_an_error(zael: Zael) -> None:
     zael.out("entity", "create", "key-1")
     assert "Nothing to change" in zael.error("entity", "update", "key-1", code=2)
     assert "does not exist" in zael.error("entity", "update", "key-2", "-m", "a=b")
 
 
 @pytest.mark.parametrize("pair", ["tier", "=gold", ""])
-def test_metadata_must_be_pairs(zael: Zael, pair: str) -> None:
+def test_metadata_that_is_no_pair_is_a_usage_error(zael: Zael, pair: str) -> None:
     assert "KEY=VALUE" in zael.error("entity", "create", "key-1", "-m", pair, code=2)
 
 
-def test_delete_asks_first(zael: Zael) -> None:
+def test_deleting_an_entity_asks_first(zael: Zael) -> None:
     zael.out("entity", "create", "key-1")
     declined = zael.run("entity", "delete", "key-1", typed="n\n")
     assert declined.exit_code == 1
@@ -87,13 +87,13 @@ def test_delete_asks_first(zael: Zael) -> None:
     assert "does not exist" in zael.error("entity", "show", "key-1")
 
 
-def test_delete_also_takes_limits_without_an_entity(zael: Zael) -> None:
+def test_delete_removes_limits_of_an_entity_that_was_never_created(zael: Zael) -> None:
     zael.out("entity", "set-limits", "key-1", "-l", "rpm:10")
     assert zael.out("entity", "delete", "key-1", "-y").startswith("No entity 'key-1'; deleted")
     assert zael.json("entity", "get-limits", "key-1") == []
 
 
-def test_children(zael: Zael) -> None:
+def test_children_of_an_entity_are_listed(zael: Zael) -> None:
     zael.out("entity", "create", "acme")
     assert zael.out("entity", "children", "acme") == "No children of entity 'acme'\n"
     for key in ("key-2", "key-1"):
@@ -105,7 +105,7 @@ def test_children(zael: Zael) -> None:
     assert lines[3].startswith("| key-1  | key-1 | no ")
 
 
-def test_limits_of_an_entity(zael: Zael) -> None:
+def test_limits_of_an_entity_are_set_and_shown(zael: Zael) -> None:
     text = zael.out(
         "entity", "set-limits", "key-1", "-r", "gpt-4", "-l", "rpm:1000", "-l", "tpm:50/5min:80"
     )
@@ -127,7 +127,7 @@ def test_limits_of_an_entity(zael: Zael) -> None:
     }
 
 
-def test_limits_of_an_entity_for_all_resources(zael: Zael) -> None:
+def test_limits_without_a_resource_apply_to_all_resources(zael: Zael) -> None:
     zael.out("entity", "set-limits", "key-1", "-l", "rpm:10")
     assert "(resource '_default_')" in zael.out("entity", "get-limits", "key-1")
     none = zael.out("entity", "get-limits", "key-1", "-r", "gpt-4")
@@ -165,7 +165,7 @@ def test_entities_with_limits_are_listed_to_the_end(zael: Zael) -> None:
     assert none == "No entities with custom limits for resource 'other'\n"
 
 
-def test_resources_with_entity_limits(zael: Zael) -> None:
+def test_resources_with_entity_limits_are_listed(zael: Zael) -> None:
     zael.out("entity", "create", "key-1")
     assert zael.out("entity", "list-resources") == "No resources with entity limits\n"
     zael.out("entity", "set-limits", "key-1", "-r", "gpt-4", "-l", "rpm:10")

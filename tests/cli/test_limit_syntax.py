@@ -25,7 +25,9 @@ def test_what_is_printed_can_be_typed(limit: Limit) -> None:
 
 
 @given(NAMES, AMOUNTS, AMOUNTS, st.integers(1, 400), st.sampled_from(list(UNITS)))
-def test_the_typed_form(name: str, rate: int, burst: int, count: int, unit: str) -> None:
+def test_the_typed_form_of_a_limit_is_parsed(
+    name: str, rate: int, burst: int, count: int, unit: str
+) -> None:
     parsed = parse_limit(f"{name}:{rate}/{count}{unit}:{burst}")
     assert parsed == Limit(name, burst, rate, count * UNITS[unit])
 
@@ -52,7 +54,7 @@ def test_any_text_is_a_limit_or_refused(text: str) -> None:
         (" rpm: 1,000/min (burst: 2,000) ", Limit.per_minute("rpm", 1000, burst=2000)),
     ],
 )
-def test_forms_that_are_understood(text: str, limit: Limit) -> None:
+def test_documented_forms_of_limits_are_parsed(text: str, limit: Limit) -> None:
     assert parse_limit(text) == limit
 
 
@@ -78,13 +80,13 @@ def test_forms_that_are_understood(text: str, limit: Limit) -> None:
         "rpm:\u0661\u0660",
     ],
 )
-def test_forms_that_are_refused(text: str) -> None:
+def test_other_forms_of_limits_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"is not name:rate|must be positive"):
         parse_limit(text)
 
 
 @pytest.mark.parametrize("text", ["wcu:10", "1rpm:10", "r#m:10"])
-def test_names_that_are_refused(text: str) -> None:
+def test_invalid_names_of_limits_are_refused(text: str) -> None:
     with pytest.raises(InvalidNameError):
         parse_limit(text)
 

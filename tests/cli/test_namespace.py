@@ -3,7 +3,7 @@ from __future__ import annotations
 from tests.cli.runner import Zael
 
 
-def test_register_list_and_show(zael: Zael) -> None:
+def test_registered_namespaces_are_listed_and_shown(zael: Zael) -> None:
     text = zael.out("namespace", "register", "tenant-b", "tenant-a")
     assert text.startswith("Registered namespace 'tenant-b' (id: ")
     again = zael.json("namespace", "register", "tenant-a")
@@ -20,18 +20,18 @@ def test_register_list_and_show(zael: Zael) -> None:
     assert zael.json("namespace", "show", "tenant-a")["name"] == "tenant-a"
 
 
-def test_registering_makes_no_other_namespace(zael: Zael) -> None:
+def test_registering_creates_no_other_namespace(zael: Zael) -> None:
     zael.out("namespace", "register", "tenant-a")
     assert [each["name"] for each in zael.json("namespace", "list")] == ["tenant-a"]
 
 
-def test_reserved_names_are_refused(zael: Zael) -> None:
+def test_reserved_namespace_names_are_refused(zael: Zael) -> None:
     assert zael.error("namespace", "register", "_") == (
         "Error: Invalid namespace: reserved for system use\n"
     )
 
 
-def test_the_life_of_a_namespace(zael: Zael) -> None:
+def test_a_namespace_is_deleted_recovered_and_purged(zael: Zael) -> None:
     zael.out("resource", "set-defaults", "gpt-4", "-l", "rpm:10")
     namespace_id = zael.json("namespace", "show", "default")["namespace_id"]
     assert f"namespace recover {namespace_id}" in zael.out("namespace", "delete", "default", "-y")
@@ -50,7 +50,7 @@ def test_the_life_of_a_namespace(zael: Zael) -> None:
     assert zael.out("namespace", "list") == "No namespaces registered\n"
 
 
-def test_recover_prints_json(zael: Zael) -> None:
+def test_recover_prints_the_namespace_as_json(zael: Zael) -> None:
     namespace_id = zael.json("namespace", "register", "tenant-a")["tenant-a"]
     zael.out("namespace", "delete", "tenant-a", "-y")
     recovered = zael.json("namespace", "recover", namespace_id)
@@ -76,7 +76,7 @@ def test_what_is_active_cannot_be_purged_or_recovered(zael: Zael) -> None:
     assert "is active, not deleted" in zael.error("namespace", "recover", namespace_id)
 
 
-def test_names_and_ids_that_are_not_there(zael: Zael) -> None:
+def test_missing_namespaces_are_an_error(zael: Zael) -> None:
     zael.out("namespace", "register", "tenant-a")
     for verb in ("show", "delete"):
         assert "is not registered" in zael.error("namespace", verb, "tenant-b")

@@ -37,7 +37,7 @@ def used(zael: Zael) -> Zael:
     return zael
 
 
-def test_usage_as_a_table(used: Zael) -> None:
+def test_usage_is_shown_as_a_table(used: Zael) -> None:
     text = used.out("usage", "list", "-e", "key-1", "-w", "hourly")
     assert text.splitlines() == [
         "+----------------------+--------+----------+--------+--------+----------------+",
@@ -49,7 +49,7 @@ def test_usage_as_a_table(used: Zael) -> None:
     ]
 
 
-def test_usage_as_json(used: Zael) -> None:
+def test_usage_is_shown_as_json(used: Zael) -> None:
     found = used.json("usage", "list", "-r", "gpt-4", "-w", "daily")
     assert {each["entity_id"]: each["counters"]["tpm"] for each in found} == {
         "acme": 2000,
@@ -58,7 +58,7 @@ def test_usage_as_json(used: Zael) -> None:
     }
 
 
-def test_usage_of_some_time(used: Zael) -> None:
+def test_usage_is_filtered_by_time(used: Zael) -> None:
     filters = ("usage", "list", "-e", "key-1", "-w", "hourly")
     late = used.json(*filters, "--start", "2024-01-01T15:00:00Z")
     early = used.json(*filters, "--end", "2024-01-01T14:00:00")
@@ -72,7 +72,7 @@ def test_a_full_page_of_usage_says_that_there_is_more(used: Zael) -> None:
     assert "There is more" in used.out("usage", "list", "-e", "key-1", "--limit", "1")
 
 
-def test_usage_as_charts(used: Zael) -> None:
+def test_usage_is_shown_as_charts(used: Zael) -> None:
     text = used.out("usage", "list", "-e", "key-1", "-w", "hourly", "--plot")
     assert "rpm (hourly)" in text
     assert "tpm (hourly)" in text
@@ -80,7 +80,7 @@ def test_usage_as_charts(used: Zael) -> None:
     assert "2024-01-01T14:00:00Z to 2024-01-01T15:00:00Z" in text
 
 
-def test_usage_added_up(used: Zael) -> None:
+def test_usage_is_summed_over_windows(used: Zael) -> None:
     text = used.out("usage", "summary", "-r", "gpt-4", "-e", "key-2", "-w", "hourly")
     assert text.splitlines() == [
         "2 window(s) from 2024-01-01T14:00:00Z to 2024-01-01T15:00:00Z",
@@ -96,11 +96,11 @@ def test_usage_added_up(used: Zael) -> None:
 
 
 @pytest.mark.parametrize("verb", ["list", "summary"])
-def test_usage_is_somebodys_or_some_resources(used: Zael, verb: str) -> None:
+def test_usage_without_entity_and_resource_is_a_usage_error(used: Zael, verb: str) -> None:
     assert "Give --entity-id, --resource or both" in used.error("usage", verb, code=2)
 
 
-def test_audit_of_an_entity(used: Zael) -> None:
+def test_audit_shows_the_changes_of_an_entity(used: Zael) -> None:
     used.out("entity", "set-limits", "key-1", "-r", "gpt-4", "-l", "rpm:1")
     events = used.json("audit", "list", "-e", "key-1")
     assert [event["action"] for event in events] == ["limits_set", "entity_created"]
@@ -109,14 +109,14 @@ def test_audit_of_an_entity(used: Zael) -> None:
     assert " ".join(lines[3].split()).endswith("| limits_set | - | gpt-4 |")
 
 
-def test_audit_of_defaults(used: Zael) -> None:
+def test_audit_shows_the_changes_of_defaults(used: Zael) -> None:
     used.out("system", "set-defaults", "-l", "rpm:1")
     for whose in ("$SYSTEM", "$RESOURCE:gpt-4"):
         assert [e["action"] for e in used.json("audit", "list", "-e", whose)] == ["limits_set"]
     assert used.out("audit", "list", "-e", "nobody") == "No audit events for 'nobody'\n"
 
 
-def test_audit_pages(used: Zael) -> None:
+def test_audit_events_are_shown_in_pages(used: Zael) -> None:
     used.out("entity", "set-limits", "key-1", "-l", "rpm:1")
     text = used.out("audit", "list", "-e", "key-1", "--limit", "1")
     start = text.split()[-1]
@@ -125,7 +125,7 @@ def test_audit_pages(used: Zael) -> None:
     assert [event["action"] for event in older] == ["entity_created"]
 
 
-def test_balances_include_those_of_ancestors(used: Zael) -> None:
+def test_balances_include_the_limits_of_ancestors(used: Zael) -> None:
     used.out("entity", "set-limits", "acme", "-r", "gpt-4", "-l", "rpm:5", "-l", "tpm:20/day")
     shown = used.json("bucket", "show", "key-1", "gpt-4")
     assert shown["source"] == "resource"
@@ -140,7 +140,7 @@ def test_balances_include_those_of_ancestors(used: Zael) -> None:
     assert "never" in text
 
 
-def test_balances_come_back_in_time(zael: Zael) -> None:
+def test_balances_refill_with_time(zael: Zael) -> None:
     zael.out("entity", "set-limits", "key-1", "-l", "tpd:100/day")
     repository = SyncRepository.connect(url=zael.url)
     with SyncRateLimiter(repository) as limiter, limiter.acquire("key-1", "gpt-4", {"tpd": 60}):
@@ -152,13 +152,13 @@ def test_balances_come_back_in_time(zael: Zael) -> None:
     assert 0.55 * 86_400 < limit["full_in_seconds"] <= 0.6 * 86_400
 
 
-def test_looking_at_a_balance_takes_nothing_and_makes_nothing(zael: Zael) -> None:
+def test_showing_a_balance_takes_and_creates_nothing(zael: Zael) -> None:
     zael.out("entity", "set-limits", "key-1", "-l", "rpm:10")
     zael.out("bucket", "show", "key-1", "gpt-4")
     with SyncRepository.connect(url=zael.url) as repository:
         assert repository.get_buckets("key-1") == []
 
 
-def test_a_balance_needs_limits(zael: Zael) -> None:
+def test_a_balance_without_limits_is_an_error(zael: Zael) -> None:
     zael.out("entity", "create", "key-1")
     assert "no limits are configured" in zael.error("bucket", "show", "key-1", "gpt-4")

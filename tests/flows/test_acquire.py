@@ -78,7 +78,7 @@ async def test_retry_after_is_exact_to_the_millisecond(
     await take(limiter, rpm=amount)
 
 
-async def test_what_is_larger_than_the_capacity_can_never_succeed(
+async def test_a_request_larger_than_the_capacity_can_never_succeed(
     limiter: RateLimiter, repository: Repository
 ) -> None:
     for known in (False, True):
@@ -94,7 +94,7 @@ async def test_what_is_larger_than_the_capacity_can_never_succeed(
             await take(limiter, rpm=1)
 
 
-async def test_nothing_asked_is_always_granted(limiter: RateLimiter, world: World) -> None:
+async def test_an_acquire_of_nothing_is_always_granted(limiter: RateLimiter, world: World) -> None:
     await take(limiter, rpm=60)
     await take(limiter)
     await take(limiter, rpm=0, tpm=0)
@@ -161,7 +161,7 @@ async def test_a_lease_can_consume_more_while_it_is_active(
     assert await balance(repository) == {"rpm": 58_000, "tpm": 400_000}
 
 
-async def test_what_a_lease_consumed_later_is_refunded_too(
+async def test_a_refund_includes_tokens_that_a_lease_consumed_later(
     limiter: RateLimiter, repository: Repository
 ) -> None:
     async def work() -> None:
@@ -175,7 +175,7 @@ async def test_what_a_lease_consumed_later_is_refunded_too(
     assert await balance(repository) == {"rpm": 60_000, "tpm": 1_000_000}
 
 
-async def test_a_lease_is_of_no_use_after_its_block(limiter: RateLimiter, world: World) -> None:
+async def test_a_lease_cannot_be_used_after_its_block(limiter: RateLimiter, world: World) -> None:
     async with limiter.acquire("key-1", "gpt-4", {"rpm": 1}) as lease:
         pass
     before = world.dump()
@@ -196,7 +196,9 @@ async def test_an_unused_limit_is_refilled_with_the_others(
     assert await limiter.available("key-1", "gpt-4") == {"rpm": 0, "tpm": 100}
 
 
-async def test_available_and_time_take_nothing(limiter: RateLimiter, world: World) -> None:
+async def test_available_and_time_until_available_take_nothing(
+    limiter: RateLimiter, world: World
+) -> None:
     assert await limiter.available("key-1", "gpt-4") == {"rpm": 60, "tpm": 1_000}
     assert await limiter.time_until_available("key-1", "gpt-4", {"rpm": 60}) == 0
     assert await balance(world.repository) == {}
@@ -216,7 +218,7 @@ async def test_entities_and_resources_have_buckets_of_their_own(limiter: RateLim
         await take(limiter, "key-2", "gpt-4", rpm=1)
 
 
-async def test_stored_limits_are_the_default_and_saying_so_is_deprecated(
+async def test_use_stored_limits_is_deprecated_and_has_no_effect(
     limiter: RateLimiter,
 ) -> None:
     with pytest.warns(DeprecationWarning, match="use_stored_limits"):
@@ -234,7 +236,7 @@ async def test_two_limiters_on_one_repository_share_its_buckets(world: World) ->
     await take(other, rpm=20)
 
 
-async def test_a_stranger_s_takings_are_seen(world: World) -> None:
+async def test_takings_of_another_process_are_seen(world: World) -> None:
     here, there = world.limiter(), limiter_on(world.stranger())
     for _ in range(30):
         await take(here, rpm=1)
@@ -245,7 +247,7 @@ async def test_a_stranger_s_takings_are_seen(world: World) -> None:
         assert refused.value.retry_after_seconds == 1
 
 
-async def test_writing_only_what_was_looked_at_behaves_the_same(world: World) -> None:
+async def test_acquires_without_speculative_writes_have_equal_outcomes(world: World) -> None:
     limiter = world.limiter(speculative_writes=False)
     async with limiter.acquire("key-1", "gpt-4", {"rpm": 50}) as lease:
         await lease.consume(rpm=5)
@@ -261,7 +263,7 @@ async def test_writing_only_what_was_looked_at_behaves_the_same(world: World) ->
     assert await balance(world.repository) == {"rpm": 0, "tpm": 1_000_000}
 
 
-async def test_without_speculation_every_charge_is_looked_at_first(world: World) -> None:
+async def test_a_charge_without_speculative_writes_reads_first(world: World) -> None:
     limiter = world.limiter(speculative_writes=False)
     store: Any = world.scope.store
     buckets, calls = store.buckets, []
@@ -300,7 +302,7 @@ async def test_an_acquisition_can_be_entered_again(limiter: RateLimiter, world: 
     assert await balance(world.repository) == {"rpm": 57_000, "tpm": 1_000_000}
 
 
-async def test_without_limits_at_any_level_there_is_nothing_to_enforce(world: World) -> None:
+async def test_an_acquire_without_limits_at_any_level_is_refused(world: World) -> None:
     await world.repository.delete_system_defaults()
     before = world.dump()
     with pytest.raises(ValidationError) as refused:

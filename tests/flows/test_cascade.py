@@ -73,7 +73,7 @@ async def test_a_short_ancestor_leaves_every_level_untouched(
     await take(limiter, "level-1", rpm=6)
 
 
-async def test_the_longest_wait_of_all_levels_is_told(world: World) -> None:
+async def test_a_refusal_tells_the_longest_wait_of_all_levels(world: World) -> None:
     repository, limiter = world.repository, world.limiter()
     await repository.create_entity("org")
     await repository.create_entity("key", parent_id="org", cascade=True)
@@ -165,7 +165,7 @@ async def test_a_parent_need_not_exist_to_be_charged(
     assert await balance(repository, "nobody") == {"rpm": 90_000}
 
 
-async def test_a_ninth_level_is_refused_when_it_is_made(repository: Repository) -> None:
+async def test_a_ninth_level_is_refused_when_it_is_created(repository: Repository) -> None:
     await make_chain(repository, MAX_LEVELS)
     with pytest.raises(ValidationError, match="levels") as refused:
         await repository.create_entity("level-0", parent_id="level-1", cascade=True)
@@ -173,7 +173,7 @@ async def test_a_ninth_level_is_refused_when_it_is_made(repository: Repository) 
     assert await repository.get_entity("level-0") is None
 
 
-async def test_a_ninth_level_that_was_made_from_below_is_refused_when_it_is_used(
+async def test_a_ninth_level_that_was_created_from_below_is_refused_when_used(
     limiter: RateLimiter, world: World
 ) -> None:
     for number in range(1, MAX_LEVELS + 2):
@@ -189,7 +189,7 @@ async def test_a_ninth_level_that_was_made_from_below_is_refused_when_it_is_used
 
 
 @pytest.mark.parametrize("length", [1, 2, 5])
-async def test_a_cycle_is_refused_when_it_is_made(repository: Repository, length: int) -> None:
+async def test_a_cycle_is_refused_when_it_is_created(repository: Repository, length: int) -> None:
     for number in range(1, length):
         await repository.create_entity(level(number), parent_id=level(number + 1))
     with pytest.raises(ValidationError, match="cycle") as refused:
@@ -197,7 +197,7 @@ async def test_a_cycle_is_refused_when_it_is_made(repository: Repository, length
     assert refused.value.field == "parent_id"
 
 
-async def test_a_cycle_that_was_stored_all_the_same_is_refused_when_it_is_used(
+async def test_a_cycle_that_is_stored_is_refused_when_used(
     limiter: RateLimiter, world: World
 ) -> None:
     """Two processes may create the two halves of a cycle at the same time."""
@@ -218,7 +218,7 @@ async def test_a_cycle_that_was_stored_all_the_same_is_refused_when_it_is_used(
     assert world.dump() == before
 
 
-async def test_available_and_time_look_at_every_level(world: World) -> None:
+async def test_available_and_time_until_available_include_every_level(world: World) -> None:
     limiter, repository = world.limiter(), world.repository
     await make_chain(repository, 4)
     await take(limiter, "level-3", rpm=95)
@@ -228,7 +228,7 @@ async def test_available_and_time_look_at_every_level(world: World) -> None:
     assert await limiter.time_until_available("level-1", "gpt-4", {"rpm": 4}) == float("inf")
 
 
-async def test_limits_of_the_call_replace_those_of_every_level(
+async def test_limits_of_the_call_replace_the_limits_of_every_level(
     limiter: RateLimiter, repository: Repository
 ) -> None:
     await make_chain(repository, 2)

@@ -29,7 +29,9 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return "memory://" if request.param == "memory" else f"sqlite:///{tmp_path / 'limits.db'}"
 
 
-async def test_all_who_come_during_a_write_share_the_next(driver: Driver, url: str) -> None:
+async def test_callers_that_come_during_a_write_share_the_next_write(
+    driver: Driver, url: str
+) -> None:
     async with crowd(driver, url, [RPM]) as it:
         await take(it.limiter, rpm=0)
         it.buckets.writes.clear()
@@ -41,7 +43,7 @@ async def test_all_who_come_during_a_write_share_the_next(driver: Driver, url: s
         assert bucket.acquires == 51
 
 
-async def test_there_is_one_write_at_a_time_for_each_item(driver: Driver, url: str) -> None:
+async def test_an_item_has_one_write_under_way_at_a_time(driver: Driver, url: str) -> None:
     async with crowd(driver, url, [RPM]) as it:
         names = ("key-1", "key-2", "key-3")
         works = [take(it.limiter, names[n % 3], rpm=1) for n in range(150)]
@@ -51,7 +53,7 @@ async def test_there_is_one_write_at_a_time_for_each_item(driver: Driver, url: s
             assert (await it.bucket(name)).acquires == 50
 
 
-async def test_one_by_one_there_is_a_write_for_each(driver: Driver, url: str) -> None:
+async def test_without_coalescing_each_acquire_is_a_write(driver: Driver, url: str) -> None:
     async with crowd(driver, url, [RPM], coalesce=False) as it:
         await take(it.limiter, rpm=0)
         it.buckets.writes.clear()
@@ -60,7 +62,7 @@ async def test_one_by_one_there_is_a_write_for_each(driver: Driver, url: str) ->
         assert (await it.bucket()).acquires == 21
 
 
-async def test_who_comes_alone_flies_at_once(driver: Driver, url: str) -> None:
+async def test_a_caller_that_comes_alone_writes_at_once(driver: Driver, url: str) -> None:
     async with crowd(driver, url, [RPM], linger_ms=1000) as it:
         await take(it.limiter, rpm=1)
         it.buckets.writes.clear()
@@ -107,7 +109,7 @@ async def test_children_share_the_writes_of_their_parent(driver: Driver, url: st
             assert (await it.bucket(name)).cells["rpm"].consumed_milli == 1000
 
 
-async def test_parents_are_shared_also_where_threads_help(tmp_path: Path) -> None:
+async def test_children_share_the_writes_of_their_parent_in_threads(tmp_path: Path) -> None:
     """A process has few threads of its own to spare; callers bring theirs."""
     async with crowd("blocking", "memory://", [RPM]) as it:
         object.__setattr__(it.scope, "io", BlockingIo(it.clock, Threads()))
@@ -121,7 +123,7 @@ async def test_parents_are_shared_also_where_threads_help(tmp_path: Path) -> Non
         assert it.buckets.written("org") <= 4
 
 
-async def test_only_those_with_the_same_limits_go_together(driver: Driver, url: str) -> None:
+async def test_only_charges_under_equal_limits_share_a_write(driver: Driver, url: str) -> None:
     async with crowd(driver, url, [RPM]) as it:
         await take(it.limiter, rpm=0)
         it.buckets.writes.clear()
@@ -150,7 +152,7 @@ def fingerprint_of(write: Write) -> str | None:
             return None
 
 
-async def test_the_first_to_come_are_admitted_and_the_others_know_for_how_long(
+async def test_the_first_callers_are_admitted_and_later_ones_learn_their_wait(
     driver: Driver, url: str
 ) -> None:
     async with crowd(driver, url, [SMALL]) as it:
@@ -187,7 +189,7 @@ async def test_limits_that_block_in_different_ways_are_walked_together(
         assert (cells["rpm"].tokens_milli, cells["tpm"].tokens_milli) == (0, 0)
 
 
-async def test_nobody_is_refused_for_the_sake_of_one_who_is_refused_in_the_end(
+async def test_a_caller_is_not_refused_for_a_charge_that_is_refused_in_the_end(
     driver: Driver, url: str
 ) -> None:
     """Of 10 left, 8 would fit and 5 then not; but another process takes 5 meanwhile."""
@@ -207,7 +209,7 @@ async def test_nobody_is_refused_for_the_sake_of_one_who_is_refused_in_the_end(
         assert await it.tokens() == 0
 
 
-async def test_those_who_will_not_fit_are_not_sent_along(driver: Driver, url: str) -> None:
+async def test_charges_that_will_not_fit_are_not_sent(driver: Driver, url: str) -> None:
     async with crowd(driver, url, [SMALL], refusal_cache_ttl=0) as it:
         await take(it.limiter, rpm=50)
         it.buckets.writes.clear()
@@ -216,7 +218,7 @@ async def test_those_who_will_not_fit_are_not_sent_along(driver: Driver, url: st
         assert it.buckets.written() == 2
 
 
-async def test_what_is_gained_while_some_fly_is_not_for_those_they_left_behind(
+async def test_tokens_gained_during_a_write_do_not_admit_waiting_charges(
     driver: Driver, url: str
 ) -> None:
     """Else nobody would be refused a limit that gains something with every round trip."""
@@ -232,7 +234,7 @@ async def test_what_is_gained_while_some_fly_is_not_for_those_they_left_behind(
         assert admitted == [True] * 7 + [False] * 3
 
 
-async def test_corrections_that_meet_go_together(driver: Driver, url: str) -> None:
+async def test_corrections_that_meet_share_a_write(driver: Driver, url: str) -> None:
     async with crowd(driver, url, [RPM]) as it:
         await take(it.limiter, rpm=0)
         inside = [it.limiter.acquire("key-1", "gpt-4", {"rpm": 10}) for _ in range(20)]
@@ -252,7 +254,7 @@ async def _now(result: Any) -> None:
         await result
 
 
-async def test_refunds_that_meet_go_together_and_take_their_acquires_back(
+async def test_refunds_that_meet_share_a_write_and_return_their_acquires(
     driver: Driver, url: str
 ) -> None:
     async with crowd(driver, url, [RPM]) as it:
@@ -269,7 +271,7 @@ async def test_refunds_that_meet_go_together_and_take_their_acquires_back(
         assert bucket.cells["rpm"].tokens_milli == 6_000_000
 
 
-async def test_further_consumption_goes_together_too(driver: Driver, url: str) -> None:
+async def test_further_consumption_of_leases_shares_a_write(driver: Driver, url: str) -> None:
     async with crowd(driver, url, [RPM]) as it:
         inside = [it.limiter.acquire("key-1", "gpt-4", {"rpm": 1}) for _ in range(10)]
         leases = [await held.__aenter__() for held in inside]
@@ -282,7 +284,7 @@ async def test_further_consumption_goes_together_too(driver: Driver, url: str) -
             await held.__aexit__(None, None, None)
 
 
-async def test_each_gives_back_its_own_part_of_a_shared_write(driver: Driver, url: str) -> None:
+async def test_each_caller_refunds_its_own_part_of_a_shared_write(driver: Driver, url: str) -> None:
     async with crowd(driver, url, [RPM]) as it:
         await take(it.limiter, rpm=0)
 
@@ -298,7 +300,7 @@ async def test_each_gives_back_its_own_part_of_a_shared_write(driver: Driver, ur
         assert bucket.acquires == 1 + 5
 
 
-async def test_the_new_limits_of_an_item_are_taken_over_by_all_at_once(
+async def test_new_limits_of_an_item_are_adopted_by_a_whole_batch_at_once(
     driver: Driver, url: str
 ) -> None:
     """Another process has changed the limits while many waited: one of them looks, and they go
@@ -319,7 +321,7 @@ async def test_the_new_limits_of_an_item_are_taken_over_by_all_at_once(
         assert await it.tokens() == 0
 
 
-async def test_who_brought_the_old_limits_keeps_them(driver: Driver, url: str) -> None:
+async def test_a_caller_that_brought_limits_of_its_own_keeps_them(driver: Driver, url: str) -> None:
     """Though others who waited with them go by the new ones."""
     async with crowd(driver, url, [RPM]) as it:
         await take(it.limiter, rpm=0)
@@ -346,7 +348,9 @@ async def test_who_brought_the_old_limits_keeps_them(driver: Driver, url: str) -
         assert bucket.fingerprint != LimitSet.of([RPM]).fingerprint
 
 
-async def test_who_asks_for_a_limit_that_is_gone_is_told_alone(driver: Driver, url: str) -> None:
+async def test_only_the_caller_that_asks_for_a_removed_limit_fails(
+    driver: Driver, url: str
+) -> None:
     """Another process has changed the limits; who asks for one that is gone is told so, and
     nobody else is."""
     limits = [RPM, Limit.per_minute("tpm", 100)]
@@ -362,7 +366,7 @@ async def test_who_asks_for_a_limit_that_is_gone_is_told_alone(driver: Driver, u
         assert await it.tokens() == 1000
 
 
-async def test_who_is_left_behind_takes_the_new_limits_over_too(driver: Driver, url: str) -> None:
+async def test_a_caller_left_out_of_a_batch_adopts_the_new_limits(driver: Driver, url: str) -> None:
     """One flies first, since the bucket was last seen to be short for the others, and finds the
     other limits."""
     async with crowd(driver, url, [RPM, Limit.per_minute("tpm", 100)]) as it:
@@ -381,7 +385,7 @@ async def test_who_is_left_behind_takes_the_new_limits_over_too(driver: Driver, 
         assert isinstance(third, ValidationError)
 
 
-async def test_company_is_waited_for_if_asked_to(
+async def test_a_batch_lingers_for_followers_if_asked_to(
     driver: Driver, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who comes while a write waits for company is taken along."""
@@ -409,7 +413,9 @@ async def test_company_is_waited_for_if_asked_to(
 
 
 @pytest.mark.parametrize("count", [2, 8])
-async def test_items_of_one_bucket_have_lanes_of_their_own(driver: Driver, count: int) -> None:
+async def test_items_of_one_bucket_have_write_queues_of_their_own(
+    driver: Driver, count: int
+) -> None:
     async with crowd(driver, "memory://", [RPM]) as it:
         store = it.origin.scope.store
         assert isinstance(store, MemoryStore)
@@ -433,7 +439,7 @@ async def test_items_of_one_bucket_have_lanes_of_their_own(driver: Driver, count
         assert spent <= (len(it.buckets.writes) + count) * ONE_WRITE_MILLI
 
 
-async def test_all_that_several_items_hold_is_admitted_to_those_who_meet(driver: Driver) -> None:
+async def test_callers_that_meet_are_admitted_all_that_several_items_hold(driver: Driver) -> None:
     async with crowd(driver, "memory://", [SMALL]) as it:
         store = it.origin.scope.store
         assert isinstance(store, MemoryStore)
@@ -484,7 +490,7 @@ async def test_a_real_file_needs_fewer_writes_than_calls(tmp_path: Path) -> None
         assert writes <= 400 - 38
 
 
-async def test_without_speculation_they_go_together_too(driver: Driver, url: str) -> None:
+async def test_charges_without_speculative_writes_share_a_write(driver: Driver, url: str) -> None:
     async with crowd(driver, url, [RPM]) as it:
         await take(it.limiter, rpm=0)
         it.buckets.writes.clear()

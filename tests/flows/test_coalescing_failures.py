@@ -58,7 +58,7 @@ async def assert_untouched(it: Crowd) -> None:
     assert (bucket.cells["rpm"].consumed_milli, bucket.acquires) == (0, 1)
 
 
-async def test_a_failure_is_shared_by_those_on_the_flight_alone(driver: Driver, url: str) -> None:
+async def test_a_failed_write_fails_only_the_callers_of_its_batch(driver: Driver, url: str) -> None:
     async with crowd(driver, url, [RPM]) as it:
         await ready(it)
         lost = StorageUnavailable("down", retryable=False)
@@ -72,7 +72,9 @@ async def test_a_failure_is_shared_by_those_on_the_flight_alone(driver: Driver, 
         assert (await it.bucket()).acquires == 3
 
 
-async def test_each_rider_s_own_mode_decides_what_a_failure_means(driver: Driver, url: str) -> None:
+async def test_each_follower_s_own_mode_decides_what_a_failure_means(
+    driver: Driver, url: str
+) -> None:
     async with crowd(driver, url, [RPM]) as it:
         await ready(it)
         it.buckets.before = on_write(2, failing(StorageUnavailable("down", retryable=False)))
@@ -92,7 +94,7 @@ async def test_each_rider_s_own_mode_decides_what_a_failure_means(driver: Driver
 
 
 @pytest.mark.parametrize("landed", [True, False])
-async def test_a_lost_answer_leaves_nothing_charged_for_anyone(
+async def test_a_lost_answer_leaves_no_caller_of_the_batch_charged(
     driver: Driver, url: str, landed: bool
 ) -> None:
     async with crowd(driver, url, [RPM]) as it:
@@ -111,7 +113,7 @@ async def test_a_lost_answer_leaves_nothing_charged_for_anyone(
 
 
 @pytest.mark.parametrize("landed", [True, False])
-async def test_a_lost_answer_that_can_be_asked_for_again_is(
+async def test_a_lost_answer_is_found_out_for_the_whole_batch(
     driver: Driver, url: str, landed: bool
 ) -> None:
     async with crowd(driver, url, [RPM]) as it:
@@ -126,7 +128,7 @@ async def test_a_lost_answer_that_can_be_asked_for_again_is(
         assert (await it.bucket()).acquires == 31
 
 
-async def test_a_bug_in_the_store_is_seen_by_all_as_it_is(driver: Driver, url: str) -> None:
+async def test_a_bug_in_the_store_is_raised_to_the_whole_batch(driver: Driver, url: str) -> None:
     async with crowd(driver, url, [RPM]) as it:
         await ready(it)
         bug = TypeError("unsupported operand")
@@ -136,7 +138,7 @@ async def test_a_bug_in_the_store_is_seen_by_all_as_it_is(driver: Driver, url: s
         assert await it.tokens() == FULL - 1000
 
 
-async def test_corrections_share_a_failure_too(
+async def test_corrections_of_a_batch_share_its_failure(
     driver: Driver, url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with crowd(driver, url, [RPM]) as it:
@@ -152,7 +154,7 @@ async def test_corrections_share_a_failure_too(
         assert await it.tokens() == FULL - 30_000
 
 
-async def test_who_would_be_one_too_many_in_line_is_told_so(
+async def test_a_charge_is_turned_away_from_a_full_write_queue(
     driver: Driver, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queue, "MAX_WAITING", 3)
@@ -167,7 +169,7 @@ async def test_who_would_be_one_too_many_in_line_is_told_so(
         assert await it.tokens() == FULL - 4000
 
 
-async def test_however_many_wait_a_refund_is_let_in(
+async def test_a_refund_is_let_into_a_full_write_queue(
     driver: Driver, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queue, "MAX_WAITING", 3)
@@ -190,7 +192,7 @@ class Odd(BaseException):
     """Not an `Exception`, like the ones that end programs."""
 
 
-async def test_an_interrupt_is_the_pilot_s_also_when_its_own_part_was_done(url: str) -> None:
+async def test_an_interrupt_is_raised_to_the_leader_though_its_part_was_done(url: str) -> None:
     """The limits have changed, and one of those who met brought the old ones. So they are
     charged one by one, all by the pilot; it is interrupted when it has charged its own part and
     charges the next."""
@@ -226,7 +228,7 @@ async def cancelled(task: asyncio.Future[Any]) -> bool:
     return task.cancelled()
 
 
-async def test_a_cancelled_rider_leaves_the_line(url: str) -> None:
+async def test_a_cancelled_caller_leaves_the_write_queue(url: str) -> None:
     async with crowd("asyncio", url, [RPM]) as it:
         await ready(it)
         first = await it.at_gate(take(it.limiter, rpm=1))
@@ -243,7 +245,7 @@ async def test_a_cancelled_rider_leaves_the_line(url: str) -> None:
         assert (await it.bucket()).acquires == 5
 
 
-async def test_an_appointed_pilot_that_is_cancelled_hands_over(url: str) -> None:
+async def test_a_chosen_leader_that_is_cancelled_hands_over(url: str) -> None:
     async with crowd("asyncio", url, [RPM]) as it:
         await ready(it)
         first = await it.at_gate(take(it.limiter, rpm=1))
@@ -275,7 +277,7 @@ async def in_the_air(it: Crowd, riders: int) -> tuple[list[asyncio.Future[Any]],
 
 
 @pytest.mark.parametrize("who", [0, 1, 3], ids=["the pilot", "a rider", "the last rider"])
-async def test_who_is_cancelled_on_the_flight_gives_its_part_back(url: str, who: int) -> None:
+async def test_a_follower_that_is_cancelled_refunds_its_part(url: str, who: int) -> None:
     async with crowd("asyncio", url, [RPM]) as it:
         await ready(it)
         riders, later = await in_the_air(it, 4)
@@ -289,7 +291,7 @@ async def test_who_is_cancelled_on_the_flight_gives_its_part_back(url: str, who:
         assert (await it.bucket()).acquires == 5
 
 
-async def test_all_may_be_cancelled_at_once_and_again(url: str) -> None:
+async def test_a_whole_batch_may_be_cancelled_twice(url: str) -> None:
     async with crowd("asyncio", url, [RPM]) as it:
         await ready(it)
         riders, later = await in_the_air(it, 4)
@@ -337,7 +339,7 @@ async def test_a_timeout_around_acquire_is_a_timeout_and_charges_nothing(
         assert await it.tokens() == FULL - 2000
 
 
-async def test_a_refund_in_line_is_not_given_up_and_the_cancellation_is_not_lost(
+async def test_a_queued_refund_outlives_a_cancellation_that_is_raised_later(
     url: str,
 ) -> None:
     async with crowd("asyncio", url, [RPM]) as it:
@@ -369,7 +371,7 @@ async def test_a_refund_in_line_is_not_given_up_and_the_cancellation_is_not_lost
         assert await it.tokens() == FULL - 1000
 
 
-async def test_a_correction_in_line_is_not_given_up_and_the_cancellation_is_not_lost(
+async def test_a_queued_correction_outlives_a_cancellation_that_is_raised_later(
     url: str,
 ) -> None:
     async with crowd("asyncio", url, [RPM]) as it:
@@ -427,7 +429,7 @@ async def test_a_cancellation_while_a_refused_request_is_undone_is_not_lost(url:
         assert await it.tokens() == FULL
 
 
-async def test_a_correction_has_been_made_though_its_bucket_cannot_be_kept_for_longer(
+async def test_a_correction_stands_though_its_bucket_cannot_be_prolonged(
     driver: Driver, url: str
 ) -> None:
     """Told otherwise, a caller would charge again."""

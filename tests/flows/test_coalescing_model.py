@@ -45,7 +45,7 @@ def one_by_one(bucket: Bucket, asked: list[Amounts]) -> tuple[list[float], Bucke
 @given(drivers, amounts, st.lists(amounts, min_size=2, max_size=9), st.integers(0, 4000))
 @example("asyncio", {"rpm": 10}, [{"rpm": 0}, {"rpm": 8}, {"rpm": 5}], 0)
 @settings(max_examples=120, deadline=None)
-def test_who_meets_is_served_as_in_some_order_of_single_calls(
+def test_coalesced_calls_are_served_as_in_some_order_of_single_calls(
     driver: Driver, before: Amounts, asked: list[Amounts], passed_ms: int
 ) -> None:
     async def check() -> None:
@@ -132,7 +132,7 @@ def _net_milli(tape: list[Step], seen: list[Any], name: str) -> int:
 
 @given(drivers, st.lists(steps, min_size=1, max_size=5))
 @settings(max_examples=40, deadline=None)
-def test_a_tape_plays_the_same_together_one_by_one_and_without_memory(
+def test_a_tape_has_equal_outcomes_with_and_without_coalescing_and_cache(
     driver: Driver, tape: list[Step]
 ) -> None:
     """The same amounts at the same times: the same are admitted, and count the same."""

@@ -69,14 +69,16 @@ def interrupted(url: str, role: str) -> dict[str, Any]:
         ),
     ],
 )
-def test_control_c_is_one_thread_s_own(tmp_path: Path, role: str, expected: dict[str, Any]) -> None:
+def test_control_c_interrupts_only_the_main_thread(
+    tmp_path: Path, role: str, expected: dict[str, Any]
+) -> None:
     """Who flies a write that is cut off cannot know whether it arrived, and neither can those
     on it; nothing stays charged for any of them, and everything goes on."""
     common = {"first": "served", "main": "interrupted", "after": "served"}
     assert interrupted(f"sqlite:///{tmp_path / 'limits.db'}", role) == {**common, **expected}
 
 
-async def test_the_child_of_a_fork_waits_for_no_flight_of_its_parent(tmp_path: Path) -> None:
+async def test_the_child_of_a_fork_does_not_wait_for_its_parent_s_write(tmp_path: Path) -> None:
     async with crowd("blocking", f"sqlite:///{tmp_path / 'limits.db'}", [RPM]) as it:
         await take(it.limiter, rpm=0)
         first = await it.at_gate(take(it.limiter, rpm=1))
@@ -100,7 +102,9 @@ def _blocking(work: Any) -> Any:
     return ended.value.value
 
 
-async def test_the_child_of_a_fork_queues_behind_nobody_of_its_parent(tmp_path: Path) -> None:
+async def test_the_child_of_a_fork_does_not_queue_behind_its_parent_s_waiters(
+    tmp_path: Path,
+) -> None:
     async with crowd("blocking", f"sqlite:///{tmp_path / 'limits.db'}", [RPM]) as it:
         await take(it.limiter, rpm=0)
         ghost = Place(it.home(), {"rpm": 1000}, it.scope.io.signal())
@@ -164,7 +168,7 @@ def test_forks_among_busy_threads_find_no_lock_that_stays_held(tmp_path: Path, k
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
-async def test_event_loops_of_several_threads_share_flights(
+async def test_event_loops_of_several_threads_share_writes(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = "memory://" if kind == "memory" else f"sqlite:///{tmp_path / 'limits.db'}"
@@ -214,7 +218,7 @@ async def _take_often(limiter: RateLimiter) -> None:
         assert await take(limiter, rpm=1)
 
 
-async def test_nobody_waits_for_a_pilot_whose_loop_was_closed() -> None:
+async def test_a_leader_whose_event_loop_was_closed_is_passed_over() -> None:
     async with crowd("asyncio", "memory://", [RPM]) as it:
         await take(it.limiter, rpm=0)
         first = await it.at_gate(take(it.limiter, rpm=1))

@@ -12,7 +12,7 @@ OTHER = Limit.per_second("other", 10)
 HALF_A_DAY_S = 12 * 3600
 
 
-async def test_calls_that_name_limits_by_turns_get_no_more_of_them(limiter: RateLimiter) -> None:
+async def test_calls_that_name_limits_in_turn_do_not_refill_them(limiter: RateLimiter) -> None:
     await take(limiter, limits=[DAY], day=100)
     for _ in range(3):
         await take(limiter, limits=[OTHER], other=1)
@@ -66,7 +66,7 @@ async def test_a_limit_out_of_force_is_forgotten_once_it_is_full(
     assert await limiter.available("key-1", "gpt-4", [Limit.per_day("day", 7)]) == {"day": 7}
 
 
-async def test_what_a_lease_took_comes_back_though_its_limit_is_out_of_force(
+async def test_a_refund_reaches_a_limit_that_is_out_of_force(
     limiter: RateLimiter,
 ) -> None:
     async def fail() -> None:
@@ -80,7 +80,7 @@ async def test_what_a_lease_took_comes_back_though_its_limit_is_out_of_force(
     assert await limiter.available("key-1", "gpt-4", [DAY]) == {"day": 60}
 
 
-async def test_what_a_lease_owes_stays_owed_though_its_limit_is_out_of_force(
+async def test_a_correction_reaches_a_limit_that_is_out_of_force(
     limiter: RateLimiter,
 ) -> None:
     async with limiter.acquire("key-1", "gpt-4", {"day": 60}, limits=[DAY]) as lease:
@@ -89,7 +89,7 @@ async def test_what_a_lease_owes_stays_owed_though_its_limit_is_out_of_force(
     assert await limiter.available("key-1", "gpt-4", [DAY]) == {"day": -10}
 
 
-async def test_a_bucket_does_not_expire_while_it_remembers_something(
+async def test_a_bucket_does_not_expire_while_it_has_dormant_limits(
     limiter: RateLimiter, world: World
 ) -> None:
     await take(limiter, limits=[DAY], day=100)

@@ -92,7 +92,7 @@ PROGRAM = """
 
 @pytest.mark.parametrize("others", [0, 3])
 @pytest.mark.parametrize("store", ["memory", "sqlite"])
-def test_an_interrupt_anywhere_is_raised_and_blocks_nobody_for_ever(
+def test_an_interrupt_anywhere_is_raised_and_blocks_no_later_caller(
     store: str, others: int, tmp_path: Path
 ) -> None:
     """Nor is anything given back twice. What is being given back when it arrives may stay

@@ -64,7 +64,7 @@ async def test_levels_are_never_merged(limiter: RateLimiter, repository: Reposit
     assert await limiter.available("key-1", "gpt-3") == {"rpm": 20, "tpm": 1_000}
 
 
-async def test_an_entity_s_limits_for_all_resources_are_weaker_than_those_for_one(
+async def test_an_entity_s_limits_for_one_resource_beat_its_limits_for_all(
     limiter: RateLimiter, repository: Repository
 ) -> None:
     await repository.set_limits("key-1", rpm(40), DEFAULT_RESOURCE)

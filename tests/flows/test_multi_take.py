@@ -80,7 +80,7 @@ def bench() -> Bench:
     return made
 
 
-def test_what_is_stored_is_taken_in_one_step_though_others_refill(bench: Bench) -> None:
+def test_stored_tokens_are_taken_in_one_transaction_despite_refills(bench: Bench) -> None:
     for address, bucket in list(bench.items.items()):
         bench.items[address] = nibble("tpm", 60_000)(bucket, 0)
     rivals = Rivals(bench, refilled)
@@ -90,14 +90,12 @@ def test_what_is_stored_is_taken_in_one_step_though_others_refill(bench: Bench) 
 
 
 @pytest.mark.parametrize("act", [nibble("tpm", 1000), nibble_after_refill("tpm", 1000)])
-def test_it_does_not_matter_that_others_take_as_long_as_enough_is_left(
-    bench: Bench, act: Act
-) -> None:
+def test_takings_of_other_clients_do_not_refuse_a_request_that_fits(bench: Bench, act: Act) -> None:
     Rivals(bench, act)
     assert take(bench.client(), tpm=TPM.capacity // 2)
 
 
-def test_it_does_not_matter_that_others_refill_a_limit_beside_a_full_one(bench: Bench) -> None:
+def test_refills_of_a_limit_beside_a_full_one_do_not_refuse_a_large_request(bench: Bench) -> None:
     """A full limit can only be taken from by those who refill, and they meet each time."""
     Rivals(bench, nibble_after_refill("rpm", 1))
     with bench.client().acquire("key", "gpt-4", {"tpm": TPM.capacity * 9 // 10}) as lease:
@@ -106,7 +104,7 @@ def test_it_does_not_matter_that_others_refill_a_limit_beside_a_full_one(bench: 
     assert bench.consumed("tpm") == TPM.capacity * 9 // 10 * MILLI
 
 
-def test_a_store_that_cannot_write_to_several_items_for_now_is_not_needed_to(
+def test_items_are_charged_one_by_one_where_transactions_conflict(
     bench: Bench,
 ) -> None:
     Rivals(bench, refilled).is_store_busy = True
@@ -116,7 +114,7 @@ def test_a_store_that_cannot_write_to_several_items_for_now_is_not_needed_to(
     assert sum(bucket.acquires for bucket in bench.shards()) == acquires + 1
 
 
-def test_what_was_had_is_given_back_if_the_rest_cannot_be_had(bench: Bench) -> None:
+def test_tokens_of_some_items_are_given_back_if_the_rest_is_short(bench: Bench) -> None:
     """Others take so much while the items are charged one by one that it is refused after all."""
     taken_by_others: list[int] = []
 
@@ -138,7 +136,7 @@ def test_what_was_had_is_given_back_if_the_rest_cannot_be_had(bench: Bench) -> N
     assert take(bench.client(), tpm=TPM.capacity * 3 // 4)
 
 
-def test_an_answer_that_is_lost_while_items_are_charged_one_by_one_counts_once(
+def test_a_lost_answer_while_items_are_charged_one_by_one_counts_once(
     bench: Bench,
 ) -> None:
     rivals = Rivals(bench, refilled)
@@ -160,7 +158,7 @@ def test_an_answer_that_is_lost_while_items_are_charged_one_by_one_counts_once(
     assert bench.consumed("tpm") == TPM.capacity * 3 // 4 * MILLI
 
 
-def test_all_that_is_left_is_admitted_once(bench: Bench) -> None:
+def test_all_tokens_left_in_a_bucket_are_admitted_once(bench: Bench) -> None:
     assert take(bench.client(), tpm=TPM.capacity // 2)
     Rivals(bench, lambda bucket, now_ms: bucket).is_store_busy = True
     left = bench.limiter.available("key", "gpt-4")["tpm"]
@@ -168,7 +166,7 @@ def test_all_that_is_left_is_admitted_once(bench: Bench) -> None:
     assert not take(bench.client(), tpm=left)
 
 
-def test_a_bucket_that_vanishes_meanwhile_starts_anew(bench: Bench) -> None:
+def test_a_bucket_that_is_deleted_during_a_charge_starts_anew(bench: Bench) -> None:
     client = bench.client()
     assert client.available("key", "gpt-4")["tpm"] == TPM.capacity
     read = bench.store.buckets.read
@@ -194,7 +192,7 @@ def test_an_item_that_was_deleted_comes_back_when_it_is_needed(bench: Bench, sha
     assert is_whole(bucket.shard_count for bucket in bench.shards())
 
 
-def test_a_shard_that_cannot_be_split_off_is_done_without() -> None:
+def test_an_item_too_busy_to_be_split_is_charged_itself() -> None:
     bench = Bench()
     take(bench.limiter, rpm=1)
     bench.split_to(2)
@@ -207,7 +205,7 @@ def test_a_shard_that_cannot_be_split_off_is_done_without() -> None:
     assert len(bench.shards()) == 2
 
 
-def test_nor_does_a_read_of_all_items_go_on_for_ever_where_one_is_missing(bench: Bench) -> None:
+def test_a_read_of_all_items_ends_though_an_item_is_missing(bench: Bench) -> None:
     del bench.items[bench.home._replace(shard=5)]
     read, reads = bench.store.buckets.read, count()
 
@@ -220,7 +218,7 @@ def test_nor_does_a_read_of_all_items_go_on_for_ever_where_one_is_missing(bench:
     assert next(reads) == 2
 
 
-def test_who_never_wins_is_told_so_and_has_nothing(bench: Bench) -> None:
+def test_a_client_that_loses_every_race_fails_and_holds_nothing(bench: Bench) -> None:
     """Others are always faster, at every item, which no store of several clients does to one."""
     rivals = Rivals(bench, nibble_after_refill("rpm", 1))
     rivals.is_relentless = True

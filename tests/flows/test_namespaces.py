@@ -120,7 +120,7 @@ async def test_a_deleted_namespace_can_be_recovered_with_its_data(repository: Re
     assert await repository.list_orphan_namespaces() == []
 
 
-async def test_a_namespace_may_differ_in_what_outages_do_and_how_long_buckets_stay(
+async def test_a_namespace_has_its_own_on_unavailable_and_bucket_lifetime(
     repository: Repository,
 ) -> None:
     await repository.register_namespace("team-a")

@@ -38,7 +38,7 @@ async def ended(threads: set[threading.Thread]) -> bool:
     return False
 
 
-async def test_open_makes_a_file_and_connect_never_does(driver: Driver, tmp_path: Path) -> None:
+async def test_open_creates_a_file_and_connect_never_does(driver: Driver, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'limits.db'}"
     with pytest.raises(InfrastructureNotFoundError):
         await connect_repository(driver, url=url)
@@ -149,7 +149,9 @@ async def test_closing_twice_does_nothing(driver: Driver, tmp_path: Path) -> Non
         await take(limiter, rpm=1)
 
 
-async def test_a_lease_outlives_nothing_but_its_block(tmp_path: Path) -> None:
+async def test_a_block_s_error_is_raised_though_the_repository_is_closed_in_it(
+    tmp_path: Path,
+) -> None:
     """A repository that is closed inside a block cannot give back what the block took."""
     repository = await Repository.open(url=f"sqlite:///{tmp_path / 'limits.db'}")
     limiter = RateLimiter(repository, default_limits=[RPM])

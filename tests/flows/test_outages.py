@@ -81,7 +81,9 @@ async def warm(world: World) -> RateLimiter:
 
 @on_a_file
 @pytest.mark.parametrize("known", [False, True], ids=["config read", "first write"])
-async def test_block_says_so_and_charges_nothing(world: World, outage: Outage, known: bool) -> None:
+async def test_an_outage_in_block_mode_raises_and_charges_nothing(
+    world: World, outage: Outage, known: bool
+) -> None:
     limiter = await warm(world) if known else world.limiter()
     before = await balances(world)
     with outage, pytest.raises(RateLimiterUnavailable) as refused:
@@ -98,7 +100,7 @@ async def test_block_says_so_and_charges_nothing(world: World, outage: Outage, k
 @on_a_file
 @pytest.mark.parametrize("known", [False, True], ids=["config read", "first write"])
 @pytest.mark.parametrize("timeout", [None, 5])
-async def test_allow_lets_it_pass_uncharged(
+async def test_an_outage_in_allow_mode_lets_the_call_through_uncharged(
     world: World, outage: Outage, known: bool, timeout: float | None
 ) -> None:
     limiter = await warm(world) if known else world.limiter()
@@ -142,7 +144,7 @@ async def test_a_degraded_lease_still_checks_its_amounts(world: World, outage: O
         (ALLOW, "block", BLOCK, True),
     ],
 )
-async def test_the_call_decides_then_what_is_stored_then_the_constructor(
+async def test_the_call_s_mode_beats_the_stored_mode_and_the_constructor_s(
     world: World,
     outage: Outage,
     call: OnUnavailable | None,
@@ -164,7 +166,7 @@ async def test_the_call_decides_then_what_is_stored_then_the_constructor(
 
 
 @on_a_file
-async def test_the_stored_mode_is_remembered_while_it_cannot_be_read(
+async def test_the_stored_mode_is_used_while_it_cannot_be_read(
     world: World, outage: Outage
 ) -> None:
     repository = world.stranger()
@@ -179,7 +181,7 @@ async def test_the_stored_mode_is_remembered_while_it_cannot_be_read(
 
 
 @on_a_file
-async def test_a_mode_that_was_set_here_counts_at_once(world: World, outage: Outage) -> None:
+async def test_a_mode_set_by_this_process_counts_at_once(world: World, outage: Outage) -> None:
     limiter = world.limiter()
     await limiter.set_system_defaults([RPM], ALLOW)
     with outage:
@@ -190,7 +192,7 @@ async def test_a_mode_that_was_set_here_counts_at_once(world: World, outage: Out
 
 
 @on_a_file
-async def test_an_outage_before_the_corrections_blocks_or_passes(
+async def test_an_outage_before_the_corrections_raises_or_passes_by_mode(
     world: World, outage: Outage
 ) -> None:
     limiter = world.limiter()
@@ -211,7 +213,7 @@ async def test_an_outage_before_the_corrections_blocks_or_passes(
 
 @on_a_file
 @pytest.mark.parametrize("mode", [ALLOW, BLOCK])
-async def test_an_outage_before_the_refund_does_not_hide_what_went_wrong(
+async def test_an_outage_before_the_refund_does_not_hide_the_block_s_error(
     world: World,
     outage: Outage,
     mode: OnUnavailable,
@@ -232,7 +234,7 @@ async def test_an_outage_before_the_refund_does_not_hide_what_went_wrong(
 
 
 @on_a_file
-async def test_an_outage_before_a_lease_consumes_more_blocks_or_passes(
+async def test_an_outage_before_a_lease_consumes_raises_or_passes_by_mode(
     world: World, outage: Outage
 ) -> None:
     limiter = world.limiter()
@@ -251,7 +253,7 @@ async def test_an_outage_before_a_lease_consumes_more_blocks_or_passes(
 
 
 @on_a_file
-async def test_availability_tells_of_an_outage_and_never_raises(
+async def test_is_available_is_false_in_an_outage_and_never_raises(
     world: World, outage: Outage
 ) -> None:
     limiter, repository = world.limiter(), world.repository
@@ -264,7 +266,9 @@ async def test_availability_tells_of_an_outage_and_never_raises(
 
 
 @on_a_file
-async def test_questions_and_changes_raise_whatever_the_mode(world: World, outage: Outage) -> None:
+async def test_reads_and_changes_raise_in_an_outage_whatever_the_mode(
+    world: World, outage: Outage
+) -> None:
     limiter = world.limiter(on_unavailable=ALLOW)
     with outage:
         for call in (
@@ -323,7 +327,7 @@ async def test_a_level_that_cannot_be_charged_leaves_no_level_charged(
 
 
 @on_a_file
-async def test_what_is_damaged_is_not_taken_for_an_outage(world: World, outage: Outage) -> None:
+async def test_a_damaged_record_is_not_treated_as_an_outage(world: World, outage: Outage) -> None:
     limiter = await warm(world)
     with closing(sqlite3.connect(world.path)) as db, db:
         db.execute("UPDATE buckets SET state = 'nonsense' WHERE entity_id = 'org'")
@@ -391,7 +395,7 @@ async def test_a_file_that_stays_locked_is_an_outage(impatient: Repository, tmp_
     assert await limiter.available("key-1", "gpt-4") == {"rpm": 80}
 
 
-async def test_a_lock_that_comes_during_the_body_blocks_or_passes(
+async def test_a_file_locked_during_the_block_raises_or_passes_by_mode(
     impatient: Repository, tmp_path: Path
 ) -> None:
     limiter = limiter_on(impatient)

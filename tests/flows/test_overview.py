@@ -50,7 +50,7 @@ class SlowReads:
 
 
 @pytest.mark.parametrize(("coalesce", "most_reads"), [(True, 2), (False, CALLERS)])
-async def test_those_who_find_their_item_short_look_at_the_others_together(
+async def test_callers_whose_item_is_short_share_one_read_of_all_items(
     driver: Driver, coalesce: bool, most_reads: int
 ) -> None:
     async with crowd(driver, "memory://", [DAILY], coalesce=coalesce, refusal_cache_ttl=0) as it:
@@ -65,7 +65,7 @@ async def test_those_who_find_their_item_short_look_at_the_others_together(
         assert reads.count == most_reads
 
 
-async def test_what_comes_back_meanwhile_is_seen_by_those_who_look_later(driver: Driver) -> None:
+async def test_a_read_of_all_items_that_begins_later_sees_refunds(driver: Driver) -> None:
     async with crowd(driver, "memory://", [DAILY], refusal_cache_ttl=0) as it:
         await use_up(it)
         reads = SlowReads(it)

@@ -78,7 +78,7 @@ async def test_a_refund_reaches_buckets_whose_limits_have_changed_meanwhile(
     assert await balances(family) == ({"rpm": 50_000, "tpm": 9_000}, {"rpm": 50_000, "tpm": 9_000})
 
 
-async def test_a_refund_of_a_bucket_that_is_gone_makes_none(
+async def test_a_refund_of_a_bucket_that_is_gone_creates_none(
     limiter: RateLimiter, family: Repository
 ) -> None:
     async def fail_after_a_deletion() -> None:

@@ -32,7 +32,7 @@ def rejections(it: Crowd) -> int:
     return it.repository.get_cache_stats().local_rejections
 
 
-async def test_what_is_hopeless_costs_nothing_until_it_fits(driver: Driver, url: str) -> None:
+async def test_a_hopeless_request_costs_no_call_until_it_fits(driver: Driver, url: str) -> None:
     async with crowd(driver, url, [FAST]) as it:
         await take(it.limiter, rpm=100)
         assert await wait_of(it.limiter, rpm=50) == 0.5
@@ -48,7 +48,7 @@ async def test_what_is_hopeless_costs_nothing_until_it_fits(driver: Driver, url:
         assert rejections(it) == 499
 
 
-async def test_what_can_never_fit_costs_nothing_either(driver: Driver, url: str) -> None:
+async def test_a_request_that_can_never_fit_costs_no_call(driver: Driver, url: str) -> None:
     async with crowd(driver, url, [FAST]) as it:
         assert await wait_of(it.limiter, rpm=101) == float("inf")
         before = calls(it)
@@ -57,7 +57,7 @@ async def test_what_can_never_fit_costs_nothing_either(driver: Driver, url: str)
         assert await take(it.limiter, rpm=100)
 
 
-async def test_what_fits_is_asked_of_the_store(driver: Driver, url: str) -> None:
+async def test_a_request_that_fits_is_sent_to_the_store(driver: Driver, url: str) -> None:
     async with crowd(driver, url, [FAST]) as it:
         await take(it.limiter, rpm=90)
         assert await wait_of(it.limiter, rpm=20) == 0.1
@@ -65,7 +65,7 @@ async def test_what_fits_is_asked_of_the_store(driver: Driver, url: str) -> None
         assert rejections(it) == 0
 
 
-async def test_a_wait_is_exact_after_own_takings(driver: Driver, url: str) -> None:
+async def test_a_cached_refusal_s_wait_is_exact_after_own_takings(driver: Driver, url: str) -> None:
     async with crowd(driver, url, [FAST]) as it:
         await take(it.limiter, rpm=90)
         assert await wait_of(it.limiter, rpm=20) == 0.1
@@ -75,7 +75,7 @@ async def test_a_wait_is_exact_after_own_takings(driver: Driver, url: str) -> No
         assert rejections(it) == 1
 
 
-async def test_memory_lasts_a_second_at_most(driver: Driver, url: str) -> None:
+async def test_a_refusal_is_cached_for_a_second_at_most(driver: Driver, url: str) -> None:
     """What another process gave back is noticed then."""
     async with crowd(driver, url, [SLOW]) as it:
         other = it.other()
@@ -90,7 +90,7 @@ async def test_memory_lasts_a_second_at_most(driver: Driver, url: str) -> None:
 
 
 @pytest.mark.parametrize("ttl", [0, 0.1, 30])
-async def test_memory_lasts_as_long_as_it_is_told_to(driver: Driver, ttl: float) -> None:
+async def test_a_refusal_is_cached_for_refusal_cache_ttl(driver: Driver, ttl: float) -> None:
     async with crowd(driver, "memory://", [SLOW], refusal_cache_ttl=ttl) as it:
         await take(it.limiter, rpm=10)
         assert not await take(it.limiter, rpm=1)
@@ -104,7 +104,7 @@ async def test_memory_lasts_as_long_as_it_is_told_to(driver: Driver, ttl: float)
         assert rejections(it) == (1 if ttl else 0)
 
 
-async def test_an_own_refund_is_known_at_once(driver: Driver, url: str) -> None:
+async def test_a_refund_by_this_process_drops_the_cached_refusal(driver: Driver, url: str) -> None:
     async with crowd(driver, url, [SLOW]) as it:
         held = it.limiter.acquire("key-1", "gpt-4", {"rpm": 10})
         await held.__aenter__()
@@ -114,7 +114,9 @@ async def test_an_own_refund_is_known_at_once(driver: Driver, url: str) -> None:
 
 
 @pytest.mark.parametrize("delta", [-4, 4])
-async def test_an_own_correction_is_known_at_once(driver: Driver, url: str, delta: int) -> None:
+async def test_a_correction_by_this_process_drops_the_cached_refusal(
+    driver: Driver, url: str, delta: int
+) -> None:
     async with crowd(driver, url, [SLOW]) as it:
         held = it.limiter.acquire("key-1", "gpt-4", {"rpm": 8})
         lease = await held.__aenter__()
@@ -126,9 +128,7 @@ async def test_an_own_correction_is_known_at_once(driver: Driver, url: str, delt
         assert await wait_of(it.limiter, rpm=3) == (0 if delta < 0 else 360 * 5)
 
 
-async def test_a_refund_that_lands_among_those_refused_is_not_overlooked(
-    driver: Driver, url: str
-) -> None:
+async def test_a_refund_that_lands_during_refusals_is_not_missed(driver: Driver, url: str) -> None:
     """Some who were refused come to remember it when the refund is already on its way."""
     async with crowd(driver, url, [SLOW]) as it:
         held = it.limiter.acquire("key-1", "gpt-4", {"rpm": 10})
@@ -140,7 +140,9 @@ async def test_a_refund_that_lands_among_those_refused_is_not_overlooked(
         assert await take(it.limiter, rpm=10)
 
 
-async def test_other_limits_are_known_at_once(driver: Driver, url: str) -> None:
+async def test_a_limit_change_by_this_process_drops_the_cached_refusal(
+    driver: Driver, url: str
+) -> None:
     async with crowd(driver, url, [SLOW]) as it:
         await take(it.limiter, rpm=10)
         assert not await take(it.limiter, rpm=1)
@@ -153,7 +155,7 @@ async def test_other_limits_are_known_at_once(driver: Driver, url: str) -> None:
         assert await take(it.limiter, rpm=5)
 
 
-async def test_limits_that_were_others_for_a_moment_are_looked_at_anew(
+async def test_limits_that_changed_and_changed_back_are_asked_of_the_store(
     driver: Driver, url: str
 ) -> None:
     """Under the faster limits the bucket has gained what the slower would not have."""
@@ -168,7 +170,7 @@ async def test_limits_that_were_others_for_a_moment_are_looked_at_anew(
         assert await take(it.limiter, rpm=4)
 
 
-async def test_a_deleted_entity_begins_anew(driver: Driver, url: str) -> None:
+async def test_deleting_an_entity_drops_its_cached_refusals(driver: Driver, url: str) -> None:
     async with crowd(driver, url, [SLOW]) as it:
         await it.limiter.create_entity("key-1")
         await take(it.limiter, rpm=10)
@@ -177,7 +179,7 @@ async def test_a_deleted_entity_begins_anew(driver: Driver, url: str) -> None:
         assert await take(it.limiter, rpm=1)
 
 
-async def test_buckets_are_remembered_apart(driver: Driver, url: str) -> None:
+async def test_refusals_are_cached_for_each_bucket_apart(driver: Driver, url: str) -> None:
     async with crowd(driver, url, [SLOW]) as it:
         await take(it.limiter, rpm=10)
         assert not await take(it.limiter, rpm=1)
@@ -186,7 +188,9 @@ async def test_buckets_are_remembered_apart(driver: Driver, url: str) -> None:
             pass
 
 
-async def test_only_so_many_are_remembered(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_refusal_cache_is_bounded(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(refusal_cache, "MAX_REMEMBERED", 3)
     async with crowd(driver, "memory://", [SLOW]) as it:
         names = [f"key-{number}" for number in range(8)]
@@ -228,7 +232,7 @@ async def test_no_level_is_written_to_while_one_is_known_to_be_short(
         assert await it.tokens("rpm", "org") == {"key-1": 98_000, "org": 4000}[short]
 
 
-async def test_a_wait_is_that_of_the_level_that_is_short_for_longest(
+async def test_a_cached_refusal_tells_the_longest_wait_of_all_levels(
     driver: Driver, url: str
 ) -> None:
     async with crowd(driver, url, [SLOW]) as it:
@@ -243,9 +247,7 @@ async def test_a_wait_is_that_of_the_level_that_is_short_for_longest(
 
 
 @pytest.mark.parametrize("count", [2, 8])
-async def test_a_bucket_in_several_items_is_remembered_as_a_whole(
-    driver: Driver, count: int
-) -> None:
+async def test_a_refusal_of_a_split_bucket_is_cached_as_a_whole(driver: Driver, count: int) -> None:
     async with crowd(driver, "memory://", [FAST]) as it:
         store = it.origin.scope.store
         assert isinstance(store, MemoryStore)
@@ -266,7 +268,7 @@ async def test_a_bucket_in_several_items_is_remembered_as_a_whole(
         assert await take(it.limiter, rpm=50)
 
 
-async def test_who_waits_for_tokens_is_served_as_soon_as_they_come_back(driver: Driver) -> None:
+async def test_a_waiter_is_served_as_soon_as_tokens_come_back(driver: Driver) -> None:
     async with crowd(driver, "memory://", [SLOW]) as it:
         held = it.limiter.acquire("key-1", "gpt-4", {"rpm": 10})
         await held.__aenter__()

@@ -141,12 +141,12 @@ async def play(driver: Driver, tape: list[Step], ttl: float) -> int:
 @given(st.sampled_from(["asyncio", "blocking"]), steps, st.sampled_from([1.0, 60.0]))
 @example("asyncio", [Step("take", 8), Step("take", 5), Step("delete", 0), Step("take", 5)], 1.0)
 @settings(max_examples=150, deadline=None)
-def test_nobody_is_refused_whom_the_store_would_admit(
+def test_the_refusal_cache_refuses_no_request_that_the_store_would_admit(
     driver: Driver, tape: list[Step], ttl: float
 ) -> None:
     asyncio.run(play(driver, tape, ttl))
 
 
-def test_such_tapes_do_refuse_without_a_call() -> None:
+def test_tapes_of_the_refusal_cache_do_refuse_without_a_call() -> None:
     tape = [Step("take", 8), *[Step("take", 5)] * 3, Step("wait", 5), Step("take", 6)]
     assert asyncio.run(play("blocking", tape, 1.0)) >= 2

@@ -57,7 +57,7 @@ def test_an_item_that_is_used_up_is_not_split_however_often_it_is_written(bench:
     assert bucket.acquires == 5001
 
 
-def test_writes_that_were_lost_are_paid_for_by_the_one_that_succeeds(
+def test_the_write_that_succeeds_pays_for_lost_writes(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rivals = [bench.client(), bench.client()]
@@ -108,7 +108,7 @@ def test_a_request_larger_than_any_shard_is_taken_from_several(bench: Bench, cou
     assert bench.total("tpm") == (TPM.capacity - TPM.capacity * 3 // 10) * 1000
 
 
-def test_all_that_is_left_is_admitted_however_it_is_spread(bench: Bench) -> None:
+def test_all_tokens_left_are_admitted_however_shards_hold_them(bench: Bench) -> None:
     take(bench.limiter, rpm=1)
     bench.split_to(8)
     for _ in range(7):
@@ -119,7 +119,7 @@ def test_all_that_is_left_is_admitted_however_it_is_spread(bench: Bench) -> None
     assert take(bench.client(), tpm=left)
 
 
-def test_more_than_the_whole_capacity_can_never_succeed(bench: Bench) -> None:
+def test_a_request_above_the_capacity_of_all_shards_can_never_succeed(bench: Bench) -> None:
     take(bench.limiter, rpm=1)
     bench.split_to(4)
     with pytest.raises(RateLimitExceeded) as refused:
@@ -142,7 +142,7 @@ def test_retry_after_is_exact_over_shards_that_fill_at_different_times(bench: Be
     assert take(bench.limiter, tpm=990_000)
 
 
-def test_a_failed_body_refunds_every_shard_it_took_from(bench: Bench) -> None:
+def test_a_failed_block_refunds_every_shard_that_it_took_from(bench: Bench) -> None:
     take(bench.limiter, rpm=1)
     bench.split_to(8)
     before = bench.shards()
@@ -169,7 +169,7 @@ def test_a_release_goes_back_to_the_shards_it_came_from(bench: Bench) -> None:
     assert bench.consumed("tpm") == 1_000_000
 
 
-def test_a_client_that_draws_a_missing_shard_makes_it(bench: Bench) -> None:
+def test_a_client_that_draws_a_missing_shard_creates_it(bench: Bench) -> None:
     take(bench.limiter, rpm=1)
     scope = bench.repository.scope
     made = run(make_shard(scope, bench.home._replace(shard=5)))

@@ -42,7 +42,7 @@ class Swamp:
 @pytest.mark.parametrize(
     ("seconds", "calls"), [(4, ["write", "read"]), (0.01, ["write", "read"] * 4)]
 )
-def test_each_write_is_asked_after_once_and_sent_again_only_if_it_failed_quickly(
+def test_a_write_is_looked_up_once_and_sent_again_only_if_it_failed_quickly(
     seconds: float, calls: list[str]
 ) -> None:
     swamp = Swamp(seconds)

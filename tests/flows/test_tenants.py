@@ -206,7 +206,7 @@ class GatedStore:
         return getattr(self._inner, name)
 
 
-async def test_two_repositories_of_a_namespace_do_not_share_a_reading_from_before_a_change(
+async def test_two_repositories_of_a_namespace_share_no_read_from_before_a_change(
     world: World, tenants: list[Tenant]
 ) -> None:
     gate = Gate(world.driver)

@@ -33,7 +33,7 @@ async def wait_for(limiter: RateLimiter, amount: int, timeout: float) -> None:
         pass
 
 
-async def test_it_waits_exactly_as_long_as_it_must(world: World) -> None:
+async def test_an_acquire_with_a_timeout_waits_exactly_as_long_as_needed(world: World) -> None:
     limiter = world.limiter(default_limits=[RPM])
     start_ms = world.clock.now_ms()
     await wait_for(limiter, 60, 0)
@@ -42,7 +42,7 @@ async def test_it_waits_exactly_as_long_as_it_must(world: World) -> None:
     assert await balance(world.repository) == {"rpm": 0}
 
 
-async def test_it_waits_for_every_level(world: World) -> None:
+async def test_an_acquire_with_a_timeout_waits_for_every_level(world: World) -> None:
     limiter = world.limiter(default_limits=[RPM])
     await limiter.create_entity("key-1", parent_id="org", cascade=True)
     await limiter.set_limits("org", [Limit.per_minute("rpm", 30)])
@@ -55,7 +55,7 @@ async def test_it_waits_for_every_level(world: World) -> None:
     assert await balance(world.repository, "org") == {"rpm": 0}
 
 
-async def test_what_can_never_fit_is_refused_at_once(world: World) -> None:
+async def test_a_waiting_request_that_can_never_fit_is_refused_at_once(world: World) -> None:
     limiter = world.limiter(default_limits=[RPM])
     start_ms = world.clock.now_ms()
     with pytest.raises(RateLimitExceeded) as refused:
@@ -64,7 +64,7 @@ async def test_what_can_never_fit_is_refused_at_once(world: World) -> None:
     assert world.clock.now_ms() == start_ms
 
 
-async def test_what_cannot_fit_in_time_is_refused_at_once(world: World) -> None:
+async def test_a_waiting_request_that_cannot_fit_in_time_is_refused_at_once(world: World) -> None:
     limiter = world.limiter(default_limits=[RPM])
     await take(limiter, rpm=60)
     start_ms = world.clock.now_ms()
@@ -78,7 +78,7 @@ async def test_what_cannot_fit_in_time_is_refused_at_once(world: World) -> None:
 
 
 @pytest.mark.parametrize("period_s", [1, 7, 61])
-async def test_a_timeout_of_retry_after_is_enough(world: World, period_s: int) -> None:
+async def test_a_timeout_of_retry_after_seconds_is_enough(world: World, period_s: int) -> None:
     """To any millisecond, though seconds are floats."""
     limiter = world.limiter(default_limits=[Limit("rpm", 1_000, 1_000, period_s)])
     await take(limiter, rpm=1_000)
@@ -91,7 +91,7 @@ async def test_a_timeout_of_retry_after_is_enough(world: World, period_s: int) -
         assert world.clock.now_ms() == start_ms + round(wait_s * 1000)
 
 
-async def test_a_lease_that_was_waited_for_is_like_any_other(world: World) -> None:
+async def test_a_lease_that_was_waited_for_is_refunded_if_its_block_fails(world: World) -> None:
     limiter = world.limiter(default_limits=[RPM])
     await take(limiter, rpm=60)
     with pytest.raises(ZeroDivisionError):
@@ -123,7 +123,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return "memory://" if request.param == "memory" else f"sqlite:///{tmp_path / 'limits.db'}"
 
 
-async def test_tasks_are_served_in_the_order_in_which_they_came(url: str) -> None:
+async def test_waiting_tasks_are_served_in_order_of_arrival(url: str) -> None:
     async with await Repository.open(url=url) as repository:
         limiter = RateLimiter(repository, default_limits=[QUICK])
         await take(limiter, rpm=1)
@@ -142,7 +142,7 @@ async def test_tasks_are_served_in_the_order_in_which_they_came(url: str) -> Non
         assert waiting(repository.scope) == 0
 
 
-def test_threads_are_served_in_the_order_in_which_they_came(url: str) -> None:
+def test_waiting_threads_are_served_in_order_of_arrival(url: str) -> None:
     with SyncRepository.open(url=url) as repository:
         limiter = SyncRateLimiter(repository, default_limits=[ONE_A_DAY])
         served: list[int] = []
@@ -187,7 +187,7 @@ async def test_a_small_request_does_not_overtake_a_large_one(url: str) -> None:
         assert served == [10, 1, 2]
 
 
-async def test_a_refund_wakes_the_first_that_waits(url: str) -> None:
+async def test_a_refund_wakes_the_first_waiter(url: str) -> None:
     async with await Repository.open(url=url) as repository:
         limiter = RateLimiter(repository, default_limits=[ONE_A_DAY])
         holder = limiter.acquire("key-1", "gpt-4", {"rpm": 1})
@@ -199,7 +199,7 @@ async def test_a_refund_wakes_the_first_that_waits(url: str) -> None:
         await asyncio.wait_for(waiter, 10)
 
 
-async def test_a_release_wakes_the_first_that_waits(url: str) -> None:
+async def test_a_release_wakes_the_first_waiter(url: str) -> None:
     async with await Repository.open(url=url) as repository:
         limiter = RateLimiter(repository, default_limits=[Limit.per_day("rpm", 2)])
 
@@ -249,7 +249,7 @@ async def test_a_waiter_that_times_out_itself_frees_its_place(url: str) -> None:
         assert await balance(repository) == {"rpm": 0}
 
 
-async def test_those_who_would_wait_too_long_behind_others_are_refused_at_once() -> None:
+async def test_a_waiter_that_cannot_be_served_in_time_behind_others_is_refused() -> None:
     async with await memory_repository() as repository:
         limiter = RateLimiter(repository, default_limits=[ONE_A_DAY])
         await take(limiter, rpm=1)
@@ -265,7 +265,7 @@ async def test_those_who_would_wait_too_long_behind_others_are_refused_at_once()
         await asyncio.wait([first, second])
 
 
-async def test_what_never_fits_a_parent_is_refused_though_others_wait_for_the_child() -> None:
+async def test_a_request_that_never_fits_its_parent_is_refused_in_the_queue() -> None:
     async with await memory_repository() as repository:
         limiter = RateLimiter(repository, default_limits=[Limit.per_day("rpm", 10)])
         await take(limiter, "key-1", rpm=10)

@@ -64,7 +64,7 @@ def test_a_ticket_leads_at_once_if_the_item_has_come_free() -> None:
     assert not queues.start(HERE, object())
 
 
-def test_leaving_an_item_that_was_never_taken_wakes_nobody() -> None:
+def test_leaving_an_item_that_was_never_taken_wakes_no_ticket() -> None:
     queues, first = WriteQueues(), object()
     queues.start(HERE, first)
     (bell, *_), (leader, waiting) = queue_up(queues, 2)
@@ -112,7 +112,7 @@ def test_a_ticket_whose_owner_cannot_be_woken_is_passed_over() -> None:
     assert (gone.stage, following.stage) == (Stage.UNREACHABLE, Stage.LEADING)
 
 
-def test_queues_of_different_items_do_not_meet() -> None:
+def test_write_queues_of_different_items_are_independent() -> None:
     queues, first = WriteQueues(), object()
     assert queues.start(HERE, first)
     assert queues.start(THERE, first)

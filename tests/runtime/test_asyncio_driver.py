@@ -61,7 +61,7 @@ async def test_any_number_of_cancellations_is_held() -> None:
     assert cancellations > 1
 
 
-async def test_an_error_of_what_is_held_is_raised() -> None:
+async def test_an_error_of_held_work_is_raised() -> None:
     with pytest.raises(ZeroDivisionError):
         await held(fail(ZeroDivisionError()))
 
@@ -225,7 +225,7 @@ async def test_gather_runs_at_the_same_time_where_that_helps() -> None:
     assert await AsyncioIo().gather([meet(number) for number in range(3)]) == [0, 1, 2]
 
 
-async def test_gather_cancels_nobody() -> None:
+async def test_gather_cancels_no_flow() -> None:
     ended: list[int] = []
 
     async def work(number: int) -> int:
@@ -277,7 +277,7 @@ async def test_a_signal_is_set_from_another_event_loop() -> None:
     thread.join()
 
 
-def test_a_signal_of_an_event_loop_that_is_gone_wakes_nobody() -> None:
+def test_setting_a_signal_of_a_closed_event_loop_returns_false() -> None:
     async def make() -> Any:
         return AsyncioIo().signal()
 
@@ -292,7 +292,7 @@ async def test_waiting_for_a_signal_can_be_cancelled() -> None:
         await task
 
 
-async def test_waiting_moves_a_manual_clock_and_lets_others_run() -> None:
+async def test_waiting_moves_a_manual_clock_and_lets_other_tasks_run() -> None:
     clock = ManualClock(0)
     io = AsyncioIo(clock)
     await io.sleep(1.5)
@@ -306,7 +306,7 @@ async def test_waiting_moves_a_manual_clock_and_lets_others_run() -> None:
     assert clock.now_ms() == 3_750
 
 
-async def test_an_answer_that_comes_too_late_is_no() -> None:
+async def test_an_answer_that_comes_too_late_counts_as_false() -> None:
     async def yes(after_s: float) -> bool:
         await asyncio.sleep(after_s)
         return True

@@ -52,7 +52,7 @@ def test_gather_returns_every_outcome_in_order(gather: Gather) -> None:
     assert run(BlockingIo(gather=gather).gather([fail(errors[1])])) == [errors[1]]
 
 
-def test_threads_work_at_the_same_time() -> None:
+def test_gather_runs_flows_in_threads_at_the_same_time() -> None:
     meeting = threading.Barrier(3, timeout=10)
 
     async def meet(number: int) -> int:
@@ -96,7 +96,7 @@ def test_many_threads_may_gather_at_once() -> None:
     assert sums == [6] * 160
 
 
-def test_an_interrupt_of_the_first_waits_for_the_others() -> None:
+def test_an_interrupt_of_the_first_call_waits_for_the_other_calls() -> None:
     finished: list[int] = []
 
     def slow(number: int) -> Callable[[], int]:
@@ -115,7 +115,7 @@ def test_an_interrupt_of_the_first_waits_for_the_others() -> None:
     assert sorted(finished) == [1, 2]
 
 
-def test_a_mode_is_chosen_by_name() -> None:
+def test_a_parallel_mode_is_chosen_by_name() -> None:
     assert choose_gather("serial", parallel_helps=True) is serial
     assert choose_gather("auto", parallel_helps=False) is serial
     with pytest.warns(UserWarning, match="monkey-patched"):
@@ -127,7 +127,7 @@ def test_a_mode_is_chosen_by_name() -> None:
 
 
 @pytest.mark.parametrize(("cores", "mode"), [(1, serial), (2, None)])
-def test_the_automatic_mode_fits_the_machine(
+def test_the_automatic_parallel_mode_fits_the_machine(
     cores: int, mode: Gather | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: cores)
@@ -158,7 +158,7 @@ def test_waiting_blocks_on_a_real_clock() -> None:
     assert abs(io.now_ms() - time.time() * 1000) < 60_000
 
 
-def test_work_is_done_where_it_is_asked_for() -> None:
+def test_offloaded_work_runs_in_the_calling_thread() -> None:
     assert run(BlockingIo().offload(threading.get_ident)) == threading.get_ident()
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.runtime.programs import output_of
 
 
-def test_the_child_is_another_client() -> None:
+def test_the_child_of_a_fork_makes_ids_of_its_own() -> None:
     program = """
         import os
         from zae_limiter.runtime.ids import unique_suffix
@@ -26,7 +26,7 @@ def test_the_child_is_another_client() -> None:
     assert output_of(program) == "True True\n"
 
 
-def test_threads_are_made_anew_in_the_child() -> None:
+def test_the_child_of_a_fork_has_threads_of_its_own() -> None:
     program = """
         import os
         from zae_limiter.runtime.parallel import Threads
@@ -44,7 +44,7 @@ def test_threads_are_made_anew_in_the_child() -> None:
 
 
 @pytest.mark.parametrize("mode", ["serial", "threadpool"])
-def test_both_halves_go_on_with_one_store(mode: str, tmp_path: Path) -> None:
+def test_parent_and_child_of_a_fork_share_one_store(mode: str, tmp_path: Path) -> None:
     program = """
         import os, sys
         from zae_limiter import Limit, SyncRateLimiter, SyncRepository
@@ -73,7 +73,7 @@ def test_both_halves_go_on_with_one_store(mode: str, tmp_path: Path) -> None:
     assert output_of(program, url, mode) == "[0, 0, 0] {'rpm': 580}\n"
 
 
-def test_a_child_may_begin_an_event_loop_of_its_own(tmp_path: Path) -> None:
+def test_the_child_of_a_fork_may_run_an_event_loop_of_its_own(tmp_path: Path) -> None:
     program = """
         import asyncio, os, sys
         from zae_limiter import Limit, RateLimiter, Repository

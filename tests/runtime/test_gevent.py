@@ -13,7 +13,7 @@ def patched(program: str) -> str:
     return "from gevent import monkey; monkey.patch_all()\n" + dedent(program)
 
 
-def test_gather_returns_every_outcome_in_order() -> None:
+def test_gather_among_greenlets_returns_every_outcome_in_order() -> None:
     program = """
         import asyncio, time
         from zae_limiter.runtime.blocking import BlockingIo, run
@@ -44,7 +44,7 @@ def test_gather_returns_every_outcome_in_order() -> None:
     assert output_of(patched(program)) == "2\n"
 
 
-def test_a_timeout_waits_for_what_has_begun() -> None:
+def test_a_gevent_timeout_waits_for_calls_that_have_begun() -> None:
     program = """
         import gevent, time
         from zae_limiter.runtime.parallel import greenlets
@@ -115,7 +115,7 @@ def test_a_greenlet_that_times_out_gives_back_what_it_took(tmp_path: Path) -> No
         assert output_of(patched(program), url) == "{'rpm': 30}\n"
 
 
-def test_greenlets_wait_in_the_order_in_which_they_came() -> None:
+def test_waiting_greenlets_are_served_in_order_of_arrival() -> None:
     program = """
         import gevent
         from zae_limiter import Limit, SyncRateLimiter

@@ -28,14 +28,14 @@ async def use(repository: Repository, times: int) -> int:
     return (await limiter.available("key", "gpt-4"))["rpm"]
 
 
-def test_one_event_loop_after_the_other(url: str) -> None:
+def test_a_repository_works_in_one_event_loop_after_the_other(url: str) -> None:
     repository = asyncio.run(Repository.open(url=url))
     assert asyncio.run(use(repository, 10)) == 990
     assert asyncio.run(use(repository, 10)) == 980
     asyncio.run(repository.close())
 
 
-def test_several_event_loops_at_once(url: str) -> None:
+def test_a_repository_works_in_several_event_loops_at_once(url: str) -> None:
     repository = asyncio.run(Repository.open(url=url))
     threads = [threading.Thread(target=lambda: asyncio.run(use(repository, 25))) for _ in range(4)]
     for thread in threads:
@@ -47,7 +47,7 @@ def test_several_event_loops_at_once(url: str) -> None:
     asyncio.run(repository.close())
 
 
-def test_a_refund_in_one_event_loop_wakes_who_waits_in_another(url: str) -> None:
+def test_a_refund_in_one_event_loop_wakes_a_waiter_in_another(url: str) -> None:
     repository = asyncio.run(Repository.open(url=url))
     limiter = RateLimiter(repository, default_limits=[Limit.per_day("rpm", 1)])
     served = threading.Event()

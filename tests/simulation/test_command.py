@@ -15,14 +15,14 @@ def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
     return command.main()
 
 
-def test_it_counts_what_it_ran(
+def test_the_simulation_command_counts_its_runs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert call(monkeypatch, "--seeds", "3", "--start", "7") == 0
     assert f"100%  {3 + len(kept_seeds())} runs" in capsys.readouterr().out
 
 
-def test_it_says_which_seed_failed_and_how_to_see_it_again(
+def test_the_simulation_command_names_the_seed_that_failed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def run_wrongly(seed: int) -> World:

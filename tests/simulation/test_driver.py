@@ -43,7 +43,7 @@ class Stage:
             self.note(name)
 
 
-def test_time_passes_only_when_nobody_can_go_on() -> None:
+def test_virtual_time_passes_only_when_no_task_is_ready() -> None:
     stage = Stage()
     assert stage.run(stage.sleeper("a", 5, 10), stage.sleeper("b", 7, 0)) == [
         "5 a",
@@ -53,7 +53,7 @@ def test_time_passes_only_when_nobody_can_go_on() -> None:
     ]
 
 
-def test_time_jumps_while_there_is_something_to_do_if_asked_to() -> None:
+def test_virtual_time_jumps_while_tasks_are_ready_if_asked_to() -> None:
     simulation = Simulation(0, jump_ms=5)
     client = simulation.client(MemoryStore())
     began_ms = simulation.now_ms
@@ -67,7 +67,7 @@ def test_time_jumps_while_there_is_something_to_do_if_asked_to() -> None:
     assert 5 <= simulation.now_ms - began_ms <= 500
 
 
-def test_the_seed_decides_who_goes_on() -> None:
+def test_the_seed_decides_the_order_of_tasks() -> None:
     orders = set()
     for seed in range(20):
         stage, again = Stage(seed), Stage(seed)
@@ -89,7 +89,7 @@ def test_each_client_has_a_clock_and_ids_of_its_own() -> None:
     assert 0 <= io.entropy() < 1 << 80
 
 
-def test_gather_returns_every_outcome_and_cancels_nobody() -> None:
+def test_simulated_gather_returns_every_outcome_and_cancels_no_flow() -> None:
     stage = Stage()
 
     async def fail() -> None:
@@ -102,7 +102,7 @@ def test_gather_returns_every_outcome_and_cancels_nobody() -> None:
     assert stage.run(all_of_them()) == ["5 child", "5 [None, KeyError('lost')]"]
 
 
-def test_offloaded_code_runs_between_the_steps_of_others() -> None:
+def test_offloaded_code_runs_between_the_steps_of_other_tasks() -> None:
     stage = Stage()
 
     async def work() -> None:
@@ -241,7 +241,7 @@ def test_a_call_goes_wrong_as_its_fault_says(faults: Faults, expected: str, arri
     assert len(arrivals) == arrived
 
 
-def test_a_call_takes_its_time_both_ways() -> None:
+def test_a_simulated_call_is_delayed_both_ways() -> None:
     durations_ms = set()
     for seed in range(50):
         stage = Stage(seed, Faults(max_delay_ms=10))
@@ -254,7 +254,7 @@ def test_a_call_takes_its_time_both_ways() -> None:
     assert max(durations_ms) > 15
 
 
-def test_nothing_gets_through_a_line_that_is_cut() -> None:
+def test_no_call_gets_through_a_line_that_is_cut() -> None:
     stage = Stage()
     line = stage.client.line
 

@@ -121,14 +121,14 @@ class Rival(MemoryStore):
         return await self.deliver(address, write)
 
 
-def test_nobody_is_refused_for_the_sake_of_one_who_is_refused_in_the_end() -> None:
+def test_a_request_is_not_refused_for_one_that_is_refused_in_the_end() -> None:
     store = Rival()
     desk = Desk(store, store.simulation)
     desk.do(desk.take(5), desk.take(4, after_ms=1), desk.take(3, after_ms=2))
     assert sorted(desk.log) == ["3 taken", "4 refused", "5 taken"]
 
 
-def test_whoever_is_thrown_away_in_line_for_a_bucket_does_not_block_it() -> None:
+def test_a_queued_flow_that_is_discarded_does_not_block_its_bucket() -> None:
     desk = Desk(MemoryStore())
     assert desk.scope.local.write_queues.start(HOME, desk)
     in_line = desk.take(1)
@@ -139,7 +139,7 @@ def test_whoever_is_thrown_away_in_line_for_a_bucket_does_not_block_it() -> None
     assert desk.do(desk.take(2)) == ["2 taken"]
 
 
-def test_a_parent_gives_back_nothing_of_a_limit_that_it_has_had_only_since() -> None:
+def test_a_parent_refunds_nothing_of_a_limit_that_it_got_after_the_charge() -> None:
     clock = ManualClock()
     with SyncRepository.open(url="memory://", clock=clock) as repository:
         limiter = SyncRateLimiter(repository)

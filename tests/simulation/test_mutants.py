@@ -22,12 +22,12 @@ def first_broken(apply: Apply | None = None) -> int | None:
 
 
 @pytest.mark.parametrize("apply", STORES.values(), ids=STORES)
-def test_a_store_that_is_wrong_is_found_out(apply: Apply) -> None:
+def test_the_simulation_detects_a_wrong_store(apply: Apply) -> None:
     assert first_broken(apply) is not None
 
 
 @pytest.mark.parametrize(("target", "mutant"), FLOWS.values(), ids=FLOWS)
-def test_a_flow_that_is_wrong_is_found_out(
+def test_the_simulation_detects_a_wrong_flow(
     target: str, mutant: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(target, mutant)

@@ -154,7 +154,7 @@ def keeps_one_back(bucket: Bucket, takes_milli: Mapping[str, int]) -> bool:
         ("zae_limiter.core.planner.covers", keeps_one_back),
     ],
 )
-def test_a_millisecond_or_a_millitoken_too_many_is_found_out(
+def test_the_simulation_detects_a_millisecond_or_a_millitoken_too_many(
     target: str, mutant: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(target, mutant)

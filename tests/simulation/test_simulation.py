@@ -22,16 +22,16 @@ def test_every_promise_holds_in_every_run(first: int) -> None:
 
 
 @pytest.mark.parametrize("seed", kept_seeds())
-def test_seeds_that_have_failed_once_do_so_no_more(seed: int) -> None:
+def test_seeds_that_failed_once_pass_now(seed: int) -> None:
     run_seed(seed)
 
 
-def test_a_seed_tells_everything() -> None:
+def test_one_seed_always_makes_one_run() -> None:
     for seed in range(40):
         assert World(seed).run().truth.applied == World(seed).run().truth.applied
 
 
-def test_different_seeds_tell_different_stories() -> None:
+def test_different_seeds_make_different_runs() -> None:
     worlds = [World(seed).run() for seed in range(40)]
     endings = {tuple(story.decided_ms for story in world.watch.stories) for world in worlds}
     assert len(endings) == 40
@@ -79,7 +79,7 @@ EVERYTHING = {
 }
 
 
-def test_the_runs_have_everything_in_them() -> None:
+def test_the_runs_contain_every_kind_of_event() -> None:
     total: Counter[str] = Counter()
     for seed in range(SEEDS):
         total += seen(World(seed).run())

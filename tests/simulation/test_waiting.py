@@ -101,7 +101,7 @@ def test_waiters_are_served_in_the_order_in_which_they_came() -> None:
     check_order()
 
 
-def test_nobody_waits_longer_than_it_said() -> None:
+def test_no_waiter_waits_longer_than_its_timeout() -> None:
     served = 0
     for seed in range(SEEDS):
         queue = Queue(seed)
@@ -110,7 +110,9 @@ def test_nobody_waits_longer_than_it_said() -> None:
     assert SEEDS < served < 5 * SEEDS
 
 
-def test_a_queue_that_serves_the_last_first_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_simulation_detects_a_queue_that_serves_the_last_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def join_in_front(queues: WaitQueues, place: Place) -> bool:
         queues._queues.setdefault(place.address, []).insert(0, place)
         return False
@@ -122,7 +124,9 @@ def test_a_queue_that_serves_the_last_first_is_found_out(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("delay_ms", [0, 5])
 @pytest.mark.parametrize("seed", range(5))
-def test_waiters_at_different_levels_do_not_keep_each_other_awake(seed: int, delay_ms: int) -> None:
+def test_waiters_at_different_levels_do_not_wake_each_other_endlessly(
+    seed: int, delay_ms: int
+) -> None:
     """One waits for its own bucket and the other for its parent's. What each takes and gives
     back at the other's level must not make the other try again."""
     store, simulation = MemoryStore(), Simulation(seed)
@@ -165,7 +169,7 @@ def count_writes(store: MemoryStore) -> list[Write]:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_waiting_as_long_as_was_told_is_enough_and_a_millisecond_less_is_not(seed: int) -> None:
+def test_waiting_for_retry_after_is_enough_and_a_millisecond_less_is_not(seed: int) -> None:
     rng = Random(seed)
     simulation = Simulation(seed)
     client = simulation.client(MemoryStore())
