@@ -1,4 +1,4 @@
-"""Runs the command line inside the test, on a store of its own."""
+"""This module runs the command line inside the test, on a store of its own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Zael:
         return result
 
     def out(self, *args: str, typed: str | None = None) -> str:
-        """What a command that succeeds prints."""
+        """Return the output of a command that succeeds."""
         result = self.run(*args, typed=typed)
         assert result.exit_code == 0, result.output
         assert not result.stderr
@@ -36,7 +36,8 @@ class Zael:
         return json.loads(self.out(*args, "--json"))
 
     def error(self, *args: str, code: int = 1) -> str:
-        """What a command that fails says; nothing of it on standard output."""
+        """Return the error message of a command that fails and prints nothing on standard
+        output."""
         result = self.run(*args)
         assert result.exit_code == code, result.output
         assert not result.stdout

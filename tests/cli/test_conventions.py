@@ -1,4 +1,4 @@
-"""What holds for every command."""
+"""Conventions hold for every command."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def test_the_version_option_prints_the_version(zael: Zael) -> None:
 
 
 def modules_after(statement: str) -> set[str]:
-    """What a fresh interpreter has imported once it has run this."""
+    """Return the modules that a fresh interpreter has imported after this statement."""
     code = f"{statement}\nimport sys\nprint(*sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return set(found.stdout.split())

@@ -42,7 +42,7 @@ def demo(directory: Path, *args: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
-    """The exit code and what was still printed; nothing may be said on stderr."""
+    """Return the exit code and the rest of the output; nothing may be said on stderr."""
     out, errors = process.communicate(timeout=PATIENCE_S)
     assert not errors
     return process.returncode, out
@@ -84,7 +84,7 @@ def wait_for_children(process: subprocess.Popen[str], count: int) -> list[int]:
 
 
 def is_running(pid: int) -> bool:
-    """Dead processes that nobody has asked about yet do not count."""
+    """Return whether a process runs; zombies do not count."""
     if PROC.is_dir():
         return status(pid)[0] not in "XZ"
     try:

@@ -1,4 +1,4 @@
-"""The demo's check: never wrong about a bucket that keeps its promise, and not blind."""
+"""The demo's check never blames a bucket that kept its limits, and finds every excess."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_debt_after_the_last_admission_does_not_break_a_limit() -> None:
 
 @st.composite
 def runs(draw: st.DrawFn) -> tuple[Limit, list[Movement]]:
-    """Calls on a bucket that does what it should, each answered some time after."""
+    """Draw calls on a bucket that keeps its limits, each answered some time after."""
     limit = Limit("rps", draw(st.integers(1, 20)), draw(st.integers(1, 20)), 1)
     balance_milli, at_ms = Fraction(limit.capacity * MILLI), 0
     calls = []

@@ -1,4 +1,4 @@
-"""What the demo shows, rendered at a fixed width."""
+"""The demo's screen is rendered at a fixed width."""
 
 from __future__ import annotations
 

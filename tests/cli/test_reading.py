@@ -1,4 +1,4 @@
-"""Commands that show what limiters left behind."""
+"""These commands show the records that limiters left in a store."""
 
 from __future__ import annotations
 

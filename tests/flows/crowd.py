@@ -1,4 +1,4 @@
-"""Many callers of one process at a store that takes its time, so that they meet."""
+"""A crowd: many callers of one process at a slow store, so that their writes meet."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Hook = Callable[[BucketAddress, Write], Awaitable[None]]
 
 
 class Gate:
-    """Holds up whoever comes to it while it is closed; for tasks or for threads."""
+    """A gate holds up tasks or threads while it is closed."""
 
     def __init__(self, driver: Driver) -> None:
         self._event = asyncio.Event() if driver == "asyncio" else threading.Event()
@@ -37,7 +37,7 @@ class Gate:
         self.close = self._event.clear
 
     async def passed(self) -> None:
-        """Wait until it is open, cancelled or not, as calls of a store do."""
+        """Wait until the gate is open, cancelled or not, as calls of a store do."""
         if isinstance(self._event, threading.Event):
             self._event.wait()
         elif not self._event.is_set():
@@ -45,10 +45,10 @@ class Gate:
 
 
 class SlowBuckets:
-    """Bucket items behind a gate, with a list of all that was written.
+    """Slow buckets are bucket items behind a gate, with a list of all writes.
 
-    The gate is for all, or for the entities in `gate_for`. `before` and `after` are called
-    around each write; what they raise is the store's.
+    The gate is for all entities, or for those in `gate_for`. `before` and `after` are called around
+    each write; their exceptions stand for the store's.
     """
 
     def __init__(self, inner: Buckets, gate: Gate) -> None:
@@ -124,7 +124,8 @@ class SlowStore:
 
 @dataclass
 class Crowd:
-    """A process: its repository, on a slow store, and callers that are tasks or threads."""
+    """A crowd is a process: its repository, on a slow store, and callers that are tasks or
+    threads."""
 
     driver: Driver
     clock: ManualClock
@@ -159,11 +160,11 @@ class Crowd:
         return limiter_on(_twin(self.origin, _as_another(self.origin.scope)))
 
     def in_line(self, address: BucketAddress | None = None) -> int:
-        """How many wait for an item."""
+        """Return how many callers wait for an item."""
         return in_line(self.scope, address or self.home())
 
     def call(self, work: Work) -> asyncio.Future[Any]:
-        """Begin, as a task or a thread of its own."""
+        """Begin a call, as a task or in a thread of its own."""
         begun = asyncio.ensure_future(work) if self.driver == "asyncio" else in_thread(work)
         self.calls.append(begun)
         return begun
@@ -171,15 +172,15 @@ class Crowd:
     async def at_gate(
         self, work: Work, address: BucketAddress | None = None
     ) -> asyncio.Future[Any]:
-        """Close the gate, begin, and return once the write is under way, if there is one."""
+        """Close the gate, begin a call, and return once its write is under way, if it makes one."""
         self.buckets.gate.close()
         return (await self.behind(work, address=address))[0]
 
     async def behind(
         self, *works: Work, address: BucketAddress | None = None
     ) -> list[asyncio.Future[Any]]:
-        """Begin one after the other, each once the one before it stands in line, or has its
-        write under way, or needed none."""
+        """Begin calls one after the other, each once the call before it is queued, or has its write
+        under way, or needed none."""
         begun: list[asyncio.Future[Any]] = []
         at = address or self.home()
         for work in works:
@@ -193,14 +194,15 @@ class Crowd:
         return begun
 
     async def meet(self, *works: Work) -> list[Any]:
-        """Let the first fly alone and the others meet behind it; what each came to."""
+        """Let the first call write alone and the others queue behind it; return the outcome of
+        each."""
         begun = [await self.at_gate(works[0]), *await self.behind(*works[1:])]
         self.buckets.gate.open()
         return await asyncio.gather(*begun, return_exceptions=True)
 
 
 def in_line(scope: Scope, address: BucketAddress) -> int:
-    """How many of a process wait for an item."""
+    """Return how many callers of a process wait for an item."""
     return len(scope.local.write_queues._queues.get(address, ()))
 
 
@@ -219,7 +221,7 @@ def in_thread(work: Work) -> asyncio.Future[Any]:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait for what has no event."""
+    """Wait for a condition that has no event."""
     async with asyncio.timeout(20):
         while not condition():  # noqa: ASYNC110 - what is waited for has no event
             await asyncio.sleep(0.0005)

@@ -1,9 +1,9 @@
-"""A process whose main thread gets an interrupt while writes wait for each other.
+"""This program's main thread gets an interrupt while writes wait for each other.
 
-python -m tests.flows.interrupted URL waiting|follower|leader|refund
+    python -m tests.flows.interrupted URL waiting|follower|leader|refund
 
-Says `ready` when the interrupt may come, goes on when it reads a line, and prints what came
-of it as JSON.
+The program says `ready` when the interrupt may come, goes on when it reads a line, and prints the
+outcomes as JSON.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LIMIT = Limit.per_day("rpm", 1000)
 
 
 class Scene:
-    """One write is at the first gate, and the next will be at the second."""
+    """A scene has one write at the first gate, and the next write will be at the second."""
 
     def __init__(self, url: str) -> None:
         origin = SyncRepository.open(url=url)
@@ -49,7 +49,7 @@ class Scene:
             pass
 
     def note(self, name: str, work: Callable[[], None]) -> None:
-        """Do it, and remember what came of it."""
+        """Run a call, and remember its outcome."""
         try:
             work()
             self.outcomes[name] = "served"
@@ -59,7 +59,7 @@ class Scene:
             self.outcomes[name] = "interrupted"
 
     def in_thread(self, name: str, amount: int) -> None:
-        """Begin, and return when it stands in line."""
+        """Begin a call in a thread, and return when it is queued."""
         before = self.in_line()
         work = threading.Thread(target=self.note, args=(name, lambda: self.take(amount)))
         self.threads.append(work)
@@ -67,7 +67,7 @@ class Scene:
         wait_until(lambda: self.in_line() > before)
 
     def in_line(self) -> int:
-        """How many wait for the item or write to it."""
+        """Return how many callers wait for the item or write to it."""
         queues = self.repository.scope.local.write_queues
         return len(queues._queues.get(self.home, ())) + (self.home in queues._owners)
 

@@ -1,8 +1,8 @@
-"""One process of several, with many tasks that all want the same bucket.
+"""This program is one process of several, with many tasks that all want the same bucket.
 
-python -m tests.flows.rush URL SEED
+    python -m tests.flows.rush URL SEED
 
-Prints as JSON what was taken and when, and in how many writes.
+The program prints as JSON the takings, their times, and the number of writes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LONGEST_S = 60
 
 
 class Rush:
-    """What was taken, and in how many writes."""
+    """A rush records the takings of a process, and in how many writes they were made."""
 
     def __init__(self) -> None:
         self.taken: list[tuple[int, int, int]] = []
@@ -34,7 +34,7 @@ class Rush:
         self._began_s = time.monotonic()
 
     def goes_on(self) -> bool:
-        """For a while, and on a busy machine until enough went together."""
+        """Return True for a while, and on a busy machine until enough acquires shared a write."""
         passed_s = time.monotonic() - self._began_s
         is_enough = len(self.taken) - self.writes >= SAVED
         return passed_s < _SECONDS or (not is_enough and passed_s < _LONGEST_S)

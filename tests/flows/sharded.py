@@ -1,4 +1,4 @@
-"""A bucket in several items, in memory, and clients that share it."""
+"""This module is a bucket in several items, in memory, and clients that share it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TPM = Limit.per_minute("tpm", 1_000_003)
 
 
 class Bench:
-    """A metered store in memory, and clients that know nothing of each other."""
+    """A bench is a metered store in memory, and clients that know nothing of each other."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -32,14 +32,14 @@ class Bench:
         self.home = BucketAddress(self.repository.namespace_id, "key", "gpt-4")
 
     def client(self) -> SyncRateLimiter:
-        """Another process: the same store, nothing remembered."""
+        """Start another process: the same store, with empty caches."""
         here = self.repository.scope
         local = replace(here.local, images=Bounded(100), shard_counts=Bounded(100))
         scope = replace(here, local=local)
         return SyncRateLimiter(SyncRepository(scope, "default", owns_store=False))
 
     def shards(self) -> list[Bucket]:
-        """All items, found without asking anyone's memory."""
+        """Return all items, read from the store and not from any client's memory."""
         found = run(self.repository.scope.store.buckets.of_entity(*self.home[:2]))
         return list(found.values())
 

@@ -1,4 +1,4 @@
-"""Writes that meet at a bucket go together, and nobody can tell from the outcome."""
+"""Writes that meet at a bucket item are sent as one, and no outcome shows it."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ async def test_children_share_the_writes_of_their_parent(driver: Driver, url: st
 
 
 async def test_children_share_the_writes_of_their_parent_in_threads(tmp_path: Path) -> None:
-    """A process has few threads of its own to spare; callers bring theirs."""
+    """The driver has few threads of its own; callers bring theirs."""
     async with crowd("blocking", "memory://", [RPM]) as it:
         object.__setattr__(it.scope, "io", BlockingIo(it.clock, Threads()))
         names = await family(it, 20)
@@ -142,7 +142,7 @@ async def test_only_charges_under_equal_limits_share_a_write(driver: Driver, url
 
 
 def fingerprint_of(write: Write) -> str | None:
-    """The limits that a write charges under."""
+    """Return the fingerprint of the limits that a write charges under."""
     match write:
         case Speculate() | Drain() | Fill():
             return write.fingerprint
@@ -192,7 +192,8 @@ async def test_limits_that_block_in_different_ways_are_walked_together(
 async def test_a_caller_is_not_refused_for_a_charge_that_is_refused_in_the_end(
     driver: Driver, url: str
 ) -> None:
-    """Of 10 left, 8 would fit and 5 then not; but another process takes 5 meanwhile."""
+    """With 10 tokens left, a charge of 8 would fit and then one of 5 would not; but another process
+    takes 5 meanwhile."""
     async with crowd(driver, url, [SMALL], refusal_cache_ttl=0) as it:
         await take(it.limiter, rpm=50)
         other, writes = it.other(), 0
@@ -221,7 +222,7 @@ async def test_charges_that_will_not_fit_are_not_sent(driver: Driver, url: str) 
 async def test_tokens_gained_during_a_write_do_not_admit_waiting_charges(
     driver: Driver, url: str
 ) -> None:
-    """Else nobody would be refused a limit that gains something with every round trip."""
+    """Otherwise no request would be refused by a limit that gains tokens with every round trip."""
     async with crowd(driver, url, [SMALL], refusal_cache_ttl=0) as it:
         await take(it.limiter, rpm=60)
         it.clock.advance(5)
@@ -303,8 +304,8 @@ async def test_each_caller_refunds_its_own_part_of_a_shared_write(driver: Driver
 async def test_new_limits_of_an_item_are_adopted_by_a_whole_batch_at_once(
     driver: Driver, url: str
 ) -> None:
-    """Another process has changed the limits while many waited: one of them looks, and they go
-    on together."""
+    """Another process has changed the limits while many callers waited: the leader reads them once,
+    and the batch goes on together."""
     async with crowd(driver, url, [RPM]) as it:
         await take(it.limiter, rpm=0)
         other = it.other()
@@ -314,15 +315,15 @@ async def test_new_limits_of_an_item_are_adopted_by_a_whole_batch_at_once(
         misses = it.scope.local.config_cache.misses
         outcomes = await it.meet(*(take(it.limiter, rpm=1) for _ in range(60)))
         assert outcomes == [True] * 50 + [False] * 10
-        # One write that finds the other limits, and one that goes by them, for the first and for
-        # those behind it, who do not all fit.
+        # One write finds the new limits, and one goes by them, for the first caller and for the
+        # callers behind it, which do not all fit.
         assert it.buckets.written() <= 5
         assert it.scope.local.config_cache.misses - misses == 2 * 4
         assert await it.tokens() == 0
 
 
 async def test_a_caller_that_brought_limits_of_its_own_keeps_them(driver: Driver, url: str) -> None:
-    """Though others who waited with them go by the new ones."""
+    """Callers in the same queue that brought no limits adopt the new ones."""
     async with crowd(driver, url, [RPM]) as it:
         await take(it.limiter, rpm=0)
         other = it.other()
@@ -351,8 +352,8 @@ async def test_a_caller_that_brought_limits_of_its_own_keeps_them(driver: Driver
 async def test_only_the_caller_that_asks_for_a_removed_limit_fails(
     driver: Driver, url: str
 ) -> None:
-    """Another process has changed the limits; who asks for one that is gone is told so, and
-    nobody else is."""
+    """Another process has changed the limits; a caller that asks for a removed limit fails, and no
+    other caller does."""
     limits = [RPM, Limit.per_minute("tpm", 100)]
     async with crowd(driver, url, limits) as it:
         await take(it.limiter, rpm=0)
@@ -367,8 +368,8 @@ async def test_only_the_caller_that_asks_for_a_removed_limit_fails(
 
 
 async def test_a_caller_left_out_of_a_batch_adopts_the_new_limits(driver: Driver, url: str) -> None:
-    """One flies first, since the bucket was last seen to be short for the others, and finds the
-    other limits."""
+    """A single charge is sent first, since the bucket was last seen to be short for the others, and
+    it finds the new limits."""
     async with crowd(driver, url, [RPM, Limit.per_minute("tpm", 100)]) as it:
         await take(it.limiter, tpm=100)
         other = it.other()
@@ -388,7 +389,7 @@ async def test_a_caller_left_out_of_a_batch_adopts_the_new_limits(driver: Driver
 async def test_a_batch_lingers_for_followers_if_asked_to(
     driver: Driver, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who comes while a write waits for company is taken along."""
+    """A caller that comes while a batch lingers becomes a follower."""
     async with crowd(driver, url, [RPM], linger_ms=300) as it:
         await take(it.limiter, rpm=0)
         it.buckets.writes.clear()
@@ -456,7 +457,7 @@ async def test_callers_that_meet_are_admitted_all_that_several_items_hold(driver
 
 
 async def test_a_real_file_needs_fewer_writes_than_calls(tmp_path: Path) -> None:
-    """The first write is held up until all threads have come; then they meet as they do."""
+    """The first write is held up until all threads have come; then they meet by chance."""
     with SyncRepository.open(url=f"sqlite:///{tmp_path / 'limits.db'}") as repository:
         limiter = SyncRateLimiter(repository, default_limits=[RPM])
         with limiter.acquire("key-1", "gpt-4", {"rpm": 0}):

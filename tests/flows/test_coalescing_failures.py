@@ -1,4 +1,4 @@
-"""Who rides together shares a failure of the flight, and nothing else."""
+"""A leader and its followers share the failure of their write, and nothing else."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def on_write(number: int, act: Callable[[], Awaitable[None]]) -> Hook:
-    """Do something at the so manieth write from now on."""
+    """Call a function at the n-th write from now on."""
     count = 0
 
     async def hook(address: BucketAddress, write: Write) -> None:
@@ -48,7 +48,7 @@ def failing(error: BaseException) -> Callable[[], Awaitable[None]]:
 
 
 async def ready(it: Crowd) -> None:
-    """The bucket is there, full, and has been acquired once."""
+    """Make the bucket, full and acquired once."""
     await take(it.limiter, rpm=0)
 
 
@@ -189,13 +189,13 @@ async def test_a_refund_is_let_into_a_full_write_queue(
 
 
 class Odd(BaseException):
-    """Not an `Exception`, like the ones that end programs."""
+    """An exception that is no `Exception`, like those that end programs."""
 
 
 async def test_an_interrupt_is_raised_to_the_leader_though_its_part_was_done(url: str) -> None:
-    """The limits have changed, and one of those who met brought the old ones. So they are
-    charged one by one, all by the pilot; it is interrupted when it has charged its own part and
-    charges the next."""
+    """The limits have changed, and one caller of the batch brought the old ones. So the leader
+    charges all of them one by one; it is interrupted when it has charged its own part and charges
+    the next."""
     async with crowd("blocking", url, [RPM]) as it:
         await ready(it)
         other = it.other()
@@ -223,7 +223,7 @@ async def test_an_interrupt_is_raised_to_the_leader_though_its_part_was_done(url
 
 
 async def cancelled(task: asyncio.Future[Any]) -> bool:
-    """Whether a task ends as one that was cancelled does."""
+    """Return whether a task ends as a cancelled task does."""
     await asyncio.wait([task], timeout=10)
     return task.cancelled()
 
@@ -264,7 +264,7 @@ async def test_a_chosen_leader_that_is_cancelled_hands_over(url: str) -> None:
 
 
 async def in_the_air(it: Crowd, riders: int) -> tuple[list[asyncio.Future[Any]], Gate]:
-    """Some who share a flight that is under way until the gate is opened."""
+    """Return the calls of a batch whose write is under way until the gate is opened."""
     later = Gate("asyncio")
     later.close()
     it.buckets.before = on_write(2, later.passed)
@@ -400,7 +400,8 @@ async def test_a_queued_correction_outlives_a_cancellation_that_is_raised_later(
 
 
 async def test_a_cancellation_while_a_refused_request_is_undone_is_not_lost(url: str) -> None:
-    """The parent is short, so what the child gave is given back, behind others."""
+    """The parent is short, so the child's charge is refunded, and the refund is queued behind other
+    writes."""
     async with crowd("asyncio", url, [RPM], refusal_cache_ttl=0) as it:
         await it.limiter.create_entity("org")
         await it.limiter.create_entity("key-1", parent_id="org", cascade=True)
@@ -432,7 +433,7 @@ async def test_a_cancellation_while_a_refused_request_is_undone_is_not_lost(url:
 async def test_a_correction_stands_though_its_bucket_cannot_be_prolonged(
     driver: Driver, url: str
 ) -> None:
-    """Told otherwise, a caller would charge again."""
+    """A caller that was told of a failure would charge again."""
     async with crowd(driver, url, [RPM]) as it:
 
         async def fail(address: BucketAddress, write: Write) -> None:

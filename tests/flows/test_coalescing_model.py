@@ -1,4 +1,4 @@
-"""Together or one by one, at every moment the same requests are admitted and refused."""
+"""With or without coalescing, the same requests are admitted and refused at every moment."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ amounts = st.fixed_dictionaries({}, optional={"rpm": st.integers(0, 21), "tpm": 
 
 
 def one_by_one(bucket: Bucket, asked: list[Amounts]) -> tuple[list[float], Bucket]:
-    """How long each of those who come together has to wait, if each came alone: the first
-    before all others, then those that fit, then those that do not."""
+    """Return the wait of each caller of a group, if each came alone: the first before all others,
+    then the callers that fit, then the others."""
     waits: dict[int, float] = {}
     takes = [{name: amount * 1000 for name, amount in each.items()} for each in asked]
     for number, takes_milli in enumerate(takes):
@@ -67,7 +67,8 @@ def test_coalesced_calls_are_served_as_in_some_order_of_single_calls(
 
 @dataclass(frozen=True)
 class Step:
-    """Some who meet, after a while. Each ends in its own way: settled, corrected or failed."""
+    """A step is a group of callers that meet, after a while. Each call is settled, corrected or
+    fails."""
 
     after_ms: int
     asked: list[tuple[Amounts, int | None]]
@@ -97,7 +98,7 @@ async def act(it: Crowd, asked: Amounts, ending: int | None) -> str:
 
 
 async def play(driver: Driver, url: str, tape: list[Step], **options: Any) -> list[Any]:
-    """Everything that can be seen of a run."""
+    """Return everything that a client can see of a run."""
     seen: list[Any] = []
     admitted = 0
     async with crowd(driver, url, LIMITS, **options) as it:
@@ -119,7 +120,7 @@ async def play(driver: Driver, url: str, tape: list[Step], **options: Any) -> li
 
 
 def _net_milli(tape: list[Step], seen: list[Any], name: str) -> int:
-    """What the callers know to have been charged in the end."""
+    """Return the millitokens that the callers know to have been charged in the end."""
     total = 0
     for step, endings in zip(tape, seen, strict=False):
         for (asked, correction), ending in zip(step.asked, endings, strict=True):
@@ -135,7 +136,7 @@ def _net_milli(tape: list[Step], seen: list[Any], name: str) -> int:
 def test_a_tape_has_equal_outcomes_with_and_without_coalescing_and_cache(
     driver: Driver, tape: list[Step]
 ) -> None:
-    """The same amounts at the same times: the same are admitted, and count the same."""
+    """Equal amounts at equal times are admitted alike, and count alike."""
     together = asyncio.run(play(driver, "memory://", tape))
     assert asyncio.run(play(driver, "memory://", tape, coalesce=False)) == together
     assert asyncio.run(play(driver, "memory://", tape, refusal_cache_ttl=0)) == together

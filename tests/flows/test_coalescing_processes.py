@@ -1,4 +1,4 @@
-"""Writes that wait for each other, in a process that is interrupted, forks or has two loops."""
+"""Writes wait for each other in a process that is interrupted, forks or has two event loops."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def start(module: str, *arguments: str) -> subprocess.Popen[str]:
 
 
 def interrupted(url: str, role: str) -> dict[str, Any]:
-    """What came of a process that was interrupted once, at the right moment."""
+    """Return the outcomes of a process that was interrupted once, at the right moment."""
     process = start("tests.flows.interrupted", url, role)
     assert process.stdout is not None
     said = process.stdout.readline()
@@ -72,8 +72,8 @@ def interrupted(url: str, role: str) -> dict[str, Any]:
 def test_control_c_interrupts_only_the_main_thread(
     tmp_path: Path, role: str, expected: dict[str, Any]
 ) -> None:
-    """Who flies a write that is cut off cannot know whether it arrived, and neither can those
-    on it; nothing stays charged for any of them, and everything goes on."""
+    """A leader whose write is cut off cannot know whether the write landed, and its followers
+    cannot either; nothing stays charged for any of them, and later callers are served."""
     common = {"first": "served", "main": "interrupted", "after": "served"}
     assert interrupted(f"sqlite:///{tmp_path / 'limits.db'}", role) == {**common, **expected}
 
@@ -232,7 +232,7 @@ async def test_a_leader_whose_event_loop_was_closed_is_passed_over() -> None:
 
 
 def abandon_in_line(limiter: RateLimiter, is_in_line: Any) -> None:
-    """A task that waits, in a loop that is closed without a word to it."""
+    """Queue a task in an event loop that is closed without cancelling it."""
 
     def work() -> None:
         loop = asyncio.new_event_loop()

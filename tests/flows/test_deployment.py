@@ -1,4 +1,4 @@
-"""Making and deleting what a store lives in, and the versions of its parts."""
+"""A table is created and deleted, and has a version record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an acquire asks of the store does not depend on how many entities there are."""
+"""An acquire makes the same calls however many entities there are."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FEW, MANY = 100, 20_000
 
 
 class CountingStore:
-    """A store that counts what is asked of its roles."""
+    """A counting store counts the calls of its roles."""
 
     def __init__(self, store: MemoryStore) -> None:
         self.store = store

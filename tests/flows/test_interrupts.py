@@ -1,4 +1,4 @@
-"""Signals that arrive anywhere in the blocking facade, as Ctrl-C does."""
+"""Signals arrive anywhere in the blocking facade, as Ctrl-C does."""
 
 from __future__ import annotations
 
@@ -95,8 +95,8 @@ PROGRAM = """
 def test_an_interrupt_anywhere_is_raised_and_blocks_no_later_caller(
     store: str, others: int, tmp_path: Path
 ) -> None:
-    """Nor is anything given back twice. What is being given back when it arrives may stay
-    charged."""
+    """Nothing is refunded twice either. Tokens that are being refunded when the interrupt arrives
+    may stay charged."""
     url = "memory://" if store == "memory" else f"sqlite:///{tmp_path / 'limits.db'}"
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(PROGRAM), url, "600", "1", str(others)],

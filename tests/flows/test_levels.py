@@ -1,4 +1,4 @@
-"""Which level's limits are in force, and how soon a change of them is."""
+"""The strongest level decides which limits are in force, and a change reaches buckets in time."""
 
 from __future__ import annotations
 

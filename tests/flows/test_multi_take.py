@@ -1,4 +1,5 @@
-"""Requests that only several items together can serve, while others write to all of them."""
+"""Only several items together can serve these requests, while other clients write to all of
+them."""
 
 from __future__ import annotations
 
@@ -37,8 +38,8 @@ def nibble_after_refill(name: str, amount: int) -> Act:
 
 
 class Rivals:
-    """Others who write to every item a moment before any write to several of them arrives, and
-    to an item before every other write to it alone."""
+    """Rivals are clients that write to every item a moment before any transaction arrives, and to
+    an item before every other write to it alone."""
 
     def __init__(self, bench: Bench, act: Act) -> None:
         self._bench = bench
@@ -73,7 +74,7 @@ class Rivals:
 
 @pytest.fixture
 def bench() -> Bench:
-    """Eight items, of which none covers what is asked for."""
+    """Return a bench of eight items, none of which covers the request alone."""
     made = Bench()
     take(made.limiter, rpm=1)
     made.split_to(8)
@@ -96,7 +97,8 @@ def test_takings_of_other_clients_do_not_refuse_a_request_that_fits(bench: Bench
 
 
 def test_refills_of_a_limit_beside_a_full_one_do_not_refuse_a_large_request(bench: Bench) -> None:
-    """A full limit can only be taken from by those who refill, and they meet each time."""
+    """A full limit can only be taken from by a write that refills, and such writes conflict each
+    time."""
     Rivals(bench, nibble_after_refill("rpm", 1))
     with bench.client().acquire("key", "gpt-4", {"tpm": TPM.capacity * 9 // 10}) as lease:
         assert len(lease.entries) > 1
@@ -115,7 +117,8 @@ def test_items_are_charged_one_by_one_where_transactions_conflict(
 
 
 def test_tokens_of_some_items_are_given_back_if_the_rest_is_short(bench: Bench) -> None:
-    """Others take so much while the items are charged one by one that it is refused after all."""
+    """Other clients take so much while the items are charged one by one that the request is
+    refused."""
     taken_by_others: list[int] = []
 
     def grab(bucket: Bucket, now_ms: int) -> Bucket:
@@ -219,7 +222,8 @@ def test_a_read_of_all_items_ends_though_an_item_is_missing(bench: Bench) -> Non
 
 
 def test_a_client_that_loses_every_race_fails_and_holds_nothing(bench: Bench) -> None:
-    """Others are always faster, at every item, which no store of several clients does to one."""
+    """Rivals are always faster, at every item, which no store with several clients does to one of
+    them."""
     rivals = Rivals(bench, nibble_after_refill("rpm", 1))
     rivals.is_relentless = True
     with pytest.raises(RateLimiterUnavailable, match="too contended"):

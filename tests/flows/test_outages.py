@@ -1,4 +1,4 @@
-"""What happens while the store cannot answer: at every point, as the mode in force has it."""
+"""While the store cannot answer, each call blocks or passes, as the mode in force says."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ on_a_file = pytest.mark.parametrize("store_kind", ["sqlite"], indirect=True)
 
 
 class Outage:
-    """The file is gone, and comes back."""
+    """An outage: the file is gone, and comes back."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -286,7 +286,7 @@ async def test_reads_and_changes_raise_in_an_outage_whatever_the_mode(
 
 
 class FailingFor:
-    """The store's buckets, of which those of one entity cannot be written to."""
+    """A store whose buckets of one entity cannot be written to."""
 
     def __init__(self, buckets: Any, entity_id: str, *, lands: bool = False) -> None:
         self._buckets = buckets
@@ -358,7 +358,7 @@ async def test_a_programming_error_of_a_store_surfaces_as_it_is(world: World) ->
 
 
 async def open_impatient(driver: Driver, path: Path) -> Repository:
-    """A repository that waits for a lock only for a moment."""
+    """Open a repository that waits for a lock only for a moment."""
     if driver == "asyncio":
         io = AsyncioIo()
         store = await SqliteStore.open(str(path), io, create=True, wait_s=0.02)

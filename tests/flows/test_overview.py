@@ -1,4 +1,4 @@
-"""Looking at all items of a bucket, together."""
+"""Callers of one process share a read of all items of a bucket."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def use_up(it: Crowd) -> None:
 
 
 class SlowReads:
-    """Reads of all items, held up by a gate."""
+    """Slow reads of all items are held up by a gate."""
 
     def __init__(self, it: Crowd) -> None:
         self.gate = Gate(it.driver)
@@ -81,7 +81,7 @@ async def test_a_read_of_all_items_that_begins_later_sees_refunds(driver: Driver
 
 
 async def give_back(it: Crowd, amount_milli: int) -> None:
-    """As another process does, to one of the items."""
+    """Refund one of the items, as another process does."""
     buckets, io = it.origin.scope.store.buckets, it.scope.io
     shard = it.home()._replace(shard=SHARDS - 1)
     back = Adjust(io.operation_id(), io.now_ms(), {"rpm": -amount_milli}, 0)

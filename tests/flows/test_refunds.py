@@ -1,4 +1,4 @@
-"""Whatever ends a block, exactly what was taken is given back, where it was taken."""
+"""A block that fails in any way gives back exactly what was taken, where it was taken."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def balances(repository: Repository) -> tuple[dict[str, int], dict[str, in
 
 
 class Odd(BaseException):
-    """Not an `Exception`, like the ones that end programs."""
+    """An exception that is no `Exception`, like those that end programs."""
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ async def test_a_cancellation_while_the_charge_is_in_flight_leaves_nothing_charg
 
 
 async def test_a_timeout_while_the_charge_is_in_flight_is_a_timeout(tmp_path: Path) -> None:
-    """It must be raised in the block it belongs to, not at some later await outside of it."""
+    """The timeout must be raised in the block it belongs to, not at a later await outside of it."""
     async with await async_repository(f"sqlite:///{tmp_path / 'limits.db'}") as repository:
         limiter = RateLimiter(repository)
         await take(limiter, "key", rpm=0)

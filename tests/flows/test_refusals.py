@@ -24,7 +24,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def calls(it: Crowd) -> int:
-    """How often the store was asked about buckets."""
+    """Return how many calls about buckets the store got."""
     return len(it.buckets.writes) + it.buckets.reads
 
 
@@ -76,7 +76,7 @@ async def test_a_cached_refusal_s_wait_is_exact_after_own_takings(driver: Driver
 
 
 async def test_a_refusal_is_cached_for_a_second_at_most(driver: Driver, url: str) -> None:
-    """What another process gave back is noticed then."""
+    """A refund by another process is noticed after that second."""
     async with crowd(driver, url, [SLOW]) as it:
         other = it.other()
         held = other.acquire("key-1", "gpt-4", {"rpm": 10})
@@ -129,7 +129,7 @@ async def test_a_correction_by_this_process_drops_the_cached_refusal(
 
 
 async def test_a_refund_that_lands_during_refusals_is_not_missed(driver: Driver, url: str) -> None:
-    """Some who were refused come to remember it when the refund is already on its way."""
+    """Some callers that were refused cache the refusal when the refund is already under way."""
     async with crowd(driver, url, [SLOW]) as it:
         held = it.limiter.acquire("key-1", "gpt-4", {"rpm": 10})
         await held.__aenter__()

@@ -1,4 +1,5 @@
-"""Buckets spread over several items: a partition of unity, whatever a client believes."""
+"""Buckets are spread over several items that are a partition of unity, whatever a client
+believes."""
 
 from __future__ import annotations
 
@@ -83,7 +84,7 @@ def test_splitting_to_the_limit_under_load_makes_and_loses_nothing(bench: Bench)
         assert take(clients[step % 3], rpm=1, tpm=7)
     bench.split_to(MAX_SHARDS)
     assert len(bench.shards()) == MAX_SHARDS
-    # Who loses a race may pause, and a millisecond in which tokens are gained may pass.
+    # A client that loses a race may pause, and tokens are gained in the meantime.
     passed_ms = bench.clock.now_ms() - START_MS
     for limit, taken in ((RPM, 4000), (TPM, 28_000)):
         gained_milli = bench.total(limit.name) - (limit.capacity - taken) * 1000

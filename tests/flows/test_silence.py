@@ -1,4 +1,4 @@
-"""Stores that take their time: what hung for long is not tried again."""
+"""A write that hung for long at a silent store is not sent again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who gives how much."""
+"""An amount is split over the items of a bucket."""
 
 from __future__ import annotations
 

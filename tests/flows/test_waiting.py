@@ -1,4 +1,4 @@
-"""`acquire(timeout=...)`: waits its turn, and never for what cannot come in time."""
+"""`acquire(timeout=...)` waits its turn, and never for tokens that cannot come in time."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def test_a_waiting_request_that_cannot_fit_in_time_is_refused_at_once(worl
 
 @pytest.mark.parametrize("period_s", [1, 7, 61])
 async def test_a_timeout_of_retry_after_seconds_is_enough(world: World, period_s: int) -> None:
-    """To any millisecond, though seconds are floats."""
+    """The wait is exact to the millisecond, though seconds are floats."""
     limiter = world.limiter(default_limits=[Limit("rpm", 1_000, 1_000, period_s)])
     await take(limiter, rpm=1_000)
     for amount in range(1, 150):
@@ -101,7 +101,7 @@ async def test_a_lease_that_was_waited_for_is_refunded_if_its_block_fails(world:
 
 
 def waiting(scope: Scope) -> int:
-    """How many wait in this process."""
+    """Return how many callers wait in this process."""
     return sum(len(queue) for queue in scope.local.wait_queues._queues.values())
 
 
@@ -284,7 +284,7 @@ async def test_a_request_that_never_fits_its_parent_is_refused_in_the_queue() ->
 
 
 def test_a_refund_between_the_refusal_and_the_queue_is_not_missed() -> None:
-    """It came too late for the attempt and too early to wake anyone."""
+    """The refund comes too late for the attempt and too early to wake a waiter."""
     clock = ManualClock()
     repository = sync_memory_repository(clock=clock)
     limiter = SyncRateLimiter(repository, default_limits=[ONE_A_DAY])
@@ -308,8 +308,8 @@ def test_a_refund_between_the_refusal_and_the_queue_is_not_missed() -> None:
 
 
 def test_a_refund_during_an_attempt_is_not_missed() -> None:
-    """Woken by one refund, the first in the queue still finds too little; the next refund
-    lands when it has just been refused again."""
+    """Woken by one refund, the first waiter still finds too little; the next refund lands when it
+    has just been refused again."""
     repository = sync_memory_repository()
     limiter = SyncRateLimiter(repository, default_limits=[Limit.per_day("rpm", 3)])
     holders = [limiter.acquire("key-1", "gpt-4", {"rpm": 1}) for _ in range(3)]

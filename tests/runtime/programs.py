@@ -1,4 +1,4 @@
-"""Small programs that need a process of their own."""
+"""These small programs need a process of their own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import textwrap
 
 
 def output_of(program: str, *arguments: str) -> str:
-    """What it prints. It must end well, in time, and without warnings."""
+    """Return what a program prints. The program must end well, in time, and without warnings."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", textwrap.dedent(program), *arguments],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""A process that forks goes on in both halves."""
+"""A process that forks goes on in parent and child."""
 
 from __future__ import annotations
 

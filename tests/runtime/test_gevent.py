@@ -1,4 +1,4 @@
-"""The blocking driver among greenlets. Each test has a process of its own to patch."""
+"""The blocking driver runs among greenlets. Each test has a process of its own to patch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.runtime.programs import output_of
 
 
 def patched(program: str) -> str:
-    """The program, after everything that blocks has been made to give way to others."""
+    """Return the program, with every blocking call patched to yield to other greenlets."""
     return "from gevent import monkey; monkey.patch_all()\n" + dedent(program)
 
 

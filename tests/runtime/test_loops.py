@@ -1,4 +1,4 @@
-"""One repository, several event loops and threads."""
+"""A repository serves several event loops and threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running seeds."""
+"""This module runs seeds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Broken(AssertionError):
 
 
 def run_seed(seed: int, apply: Apply = apply) -> World:
-    """One run, checked."""
+    """Run one seed, and check the run."""
     try:
         world = World(seed, apply).run()
         check(world)
@@ -34,6 +34,6 @@ def run_seed(seed: int, apply: Apply = apply) -> World:
 
 
 def kept_seeds() -> list[int]:
-    """Seeds that once failed."""
+    """Return the seeds that once failed."""
     lines = KEPT_SEEDS.read_text(encoding="utf-8").splitlines()
     return [int(line.split("#")[0]) for line in lines if line.split("#")[0].strip()]

@@ -1,4 +1,5 @@
-"""Limiters that are wrong in a known way. A simulation that lets one pass is worth nothing."""
+"""Mutants are limiters that are wrong in a known way. A simulation that lets one pass is worth
+nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from .truth import Apply
 
 
 def unclamped(write: Write, bucket: Bucket | None) -> Outcome:
-    """Refunds go above the ceiling."""
+    """Let refunds go above the ceiling."""
     outcome = apply(write, bucket)
     if bucket is None or not isinstance(write, Adjust) or write.operation in bucket.recent:
         return outcome
@@ -32,7 +33,7 @@ def unclamped(write: Write, bucket: Bucket | None) -> Outcome:
 
 
 def time_turned_back(write: Write, bucket: Bucket | None) -> Outcome:
-    """A client whose clock is behind takes the refill time back with it."""
+    """Let a client whose clock is behind move the refill time backward."""
     outcome = apply(write, bucket)
     if isinstance(outcome, Granted) and bucket is not None and outcome.bucket is not bucket:
         return Granted(outcome.bucket._replace(refilled_at_ms=write.at_ms))
@@ -57,7 +58,7 @@ STORES: dict[str, Apply] = {
 async def resend_as_new(
     scope: Scope, writes: Sequence[Addressed], error: StorageUnavailable
 ) -> list[Outcome]:
-    """Each try of a write has an id of its own."""
+    """Give each try of a write an operation id of its own."""
     for _ in range(3):
         await scope.io.pause(0.01)
         again = [(a, write._replace(operation=scope.io.operation_id())) for a, write in writes]
@@ -69,16 +70,16 @@ async def resend_as_new(
 
 
 async def do_nothing(*_: Any) -> None:
-    """What was taken is not given back."""
+    """Do not refund what was taken."""
 
 
 def always_landed(*_: Any) -> Landing:
-    """A lost write is taken for one that landed."""
+    """Take a lost write for one that landed."""
     return Landing.LANDED
 
 
 def long_memory(ttl_seconds: float) -> ConfigCache:
-    """Configuration is remembered longer than it should be."""
+    """Cache configuration for longer than its lifetime."""
     return ConfigCache(ttl_seconds + 60)
 
 

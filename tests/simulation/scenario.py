@@ -1,4 +1,4 @@
-"""What a seed decides before anything runs. Each kind of trouble is in some runs and not in
+"""A scenario is what a seed decides before a run. Each kind of trouble is in some runs and not in
 others, so that none hides another."""
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def chain(entity_id: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Scenario:
-    """How many of whom, and which troubles they meet."""
+    """A scenario says how many clients and tasks there are, and which troubles they meet."""
 
     clients: int
     workers: int
@@ -95,7 +95,7 @@ def draw_scenario(rng: Random) -> Scenario:
 
 
 def _crowd(scenario: Scenario) -> Scenario:
-    """Many at one bucket, and nothing else to excuse a refusal."""
+    """Draw many tasks at one bucket, and no trouble that would excuse a refusal."""
     return replace(
         scenario,
         clients=3,

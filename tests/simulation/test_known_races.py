@@ -1,4 +1,4 @@
-"""Races that seeds have found, each told as short as it can be."""
+"""Races that seeds have found, each as short as possible."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HOME = BucketAddress("n", "key", "api")
 
 
 class Desk:
-    """A client of a store in which nothing takes time, and who is told what there."""
+    """A desk is a client of a store without delays, with a log of its answers."""
 
     def __init__(self, store: MemoryStore, simulation: Simulation | None = None) -> None:
         self.simulation = simulation or Simulation(seed=1)
@@ -103,7 +103,8 @@ def test_who_looks_before_it_takes_sees_that_the_bucket_is_spread() -> None:
 
 
 class Rival(MemoryStore):
-    """Writes take a while; and just before four tokens are taken, someone else takes two."""
+    """A rival store: writes take a while; and just before four tokens are taken, another client
+    takes two."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -12,7 +12,7 @@ MOST_SEEDS = 2000
 
 
 def first_broken(apply: Apply | None = None) -> int | None:
-    """The first seed that shows that something is wrong."""
+    """Return the first seed that shows a broken promise."""
     for seed in range(MOST_SEEDS):
         try:
             run_seed(seed) if apply is None else run_seed(seed, apply)

@@ -1,4 +1,4 @@
-"""One client, no faults, a right clock: then every answer is exact."""
+"""With one client, no faults and a right clock, every answer is exact."""
 
 from __future__ import annotations
 

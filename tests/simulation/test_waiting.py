@@ -1,4 +1,4 @@
-"""Those who wait are served in the order in which they came, and in time or not at all."""
+"""Waiters are served in the order in which they came, and in time or not at all."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ AMPLE_MS = 60_000
 
 
 class WatchedWaitQueues(WaitQueues):
-    """Notes who joins a queue, in order."""
+    """Watched wait queues note in which order places join."""
 
     def __init__(self, note: Callable[[], None]) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class WatchedWaitQueues(WaitQueues):
 
 
 class Queue:
-    """Tasks of one client that all want the same of one bucket."""
+    """A queue of tasks of one client that all want the same amount of one bucket."""
 
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)
@@ -127,8 +127,8 @@ def test_the_simulation_detects_a_queue_that_serves_the_last_first(
 def test_waiters_at_different_levels_do_not_wake_each_other_endlessly(
     seed: int, delay_ms: int
 ) -> None:
-    """One waits for its own bucket and the other for its parent's. What each takes and gives
-    back at the other's level must not make the other try again."""
+    """A waiter waits for its own bucket and another for the parent's. The charges and refunds of
+    each at the other's level must not make the other try again."""
     store, simulation = MemoryStore(), Simulation(seed)
     client = simulation.client(store, Faults(max_delay_ms=delay_ms))
     setup, scope = Scope(store, client.io, "n"), Scope(client.store, client.io, "n")

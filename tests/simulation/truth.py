@@ -1,4 +1,4 @@
-"""What really happened in the store, whatever the clients were told."""
+"""The truth is what really happened in the store, whatever the clients were told."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the clients saw: one story for each acquire, and what it may still be unsure of."""
+"""A watch keeps what the clients saw: one story for each acquire, with its doubts."""
 
 from __future__ import annotations
 
