@@ -1,15 +1,18 @@
-"""Servers as pytest fixtures: one of each per test process, started when first asked for."""
+"""Servers as pytest fixtures, started by each test process when it first needs them."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
+from zae_limiter.backends.dynamodb.wire.client import DynamoClient
+
 from .processes import Server, start
-from .tables import OwnTable, own_table
+from .tables import OwnTable, own_table, table_client
 
 _PROXIES = ("http_proxy", "https_proxy", "no_proxy", "all_proxy")
 _ENVIRONMENT = [
@@ -17,7 +20,25 @@ _ENVIRONMENT = [
 ]
 
 
-@pytest.fixture(scope="session")
+_DEFAULT = "dynoxide"
+
+
+def _chosen() -> str:
+    return os.environ.get("ZAEL_TEST_DYNAMODB_SERVER", _DEFAULT)
+
+
+def _lifetime(fixture_name: str, config: pytest.Config) -> Literal["module", "session"]:
+    """How long a DynamoDB server is kept.
+
+    dynoxide starts in 25 ms, and each of its writes takes longer the more records its streams
+    hold, those of deleted tables included: after a few big tables, ten times as long. So each
+    module of tests has a new one. Other servers take seconds to start.
+    """
+    is_default = "ZAEL_TEST_DYNAMODB_URL" not in os.environ and _chosen() == _DEFAULT
+    return "module" if is_default else "session"
+
+
+@pytest.fixture(scope=_lifetime)
 def dynamodb() -> Iterator[Server]:
     """The DynamoDB that tests run against.
 
@@ -28,7 +49,7 @@ def dynamodb() -> Iterator[Server]:
     if url:
         yield Server(url, region=os.environ.get("AWS_REGION", "us-east-1"))
         return
-    with start(os.environ.get("ZAEL_TEST_DYNAMODB_SERVER", "dynoxide")) as server:
+    with start(_chosen()) as server:
         yield server
 
 
@@ -53,8 +74,15 @@ def caller(dynamodb: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", dynamodb.secret_key)
 
 
+@pytest.fixture(scope=_lifetime)
+def maker(dynamodb: Server) -> Iterator[DynamoClient]:
+    """The client that makes the tables of all tests: to find credentials takes it 10 ms, once."""
+    with table_client(dynamodb) as made:
+        yield made
+
+
 @pytest.fixture
-def table(dynamodb: Server, caller: None) -> Iterator[OwnTable]:
+def table(dynamodb: Server, caller: None, maker: DynamoClient) -> Iterator[OwnTable]:
     """A limiter's table that no other test has."""
-    with own_table(dynamodb) as made:
+    with own_table(dynamodb, maker) as made:
         yield made

@@ -67,8 +67,8 @@ class OwnTable:
 
 
 @contextmanager
-def own_table(server: Server) -> Iterator[OwnTable]:
-    """Make a table, and delete it at the end."""
+def table_client(server: Server) -> Iterator[DynamoClient]:
+    """A client that makes tables and looks into them."""
     client = open_client(
         BlockingIo(),
         blocking=True,
@@ -77,6 +77,19 @@ def own_table(server: Server) -> Iterator[OwnTable]:
         transport="wire",
         limits=PATIENT,
     )
+    try:
+        yield client
+    finally:
+        run(client.close())
+
+
+@contextmanager
+def own_table(server: Server, client: DynamoClient | None = None) -> Iterator[OwnTable]:
+    """Make a table, and delete it at the end; with a client of its own unless one is given."""
+    if client is None:
+        with table_client(server) as made, own_table(server, made) as table:
+            yield table
+        return
     table = OwnTable(f"zael-{uuid.uuid4().hex}", server, client)
     run(client.call("CreateTable", get_table_definition(table.name)))
     _wait_until_active(table)
@@ -84,7 +97,6 @@ def own_table(server: Server) -> Iterator[OwnTable]:
         yield table
     finally:
         table.call("DeleteTable")
-        run(client.close())
 
 
 def _wait_until_active(table: OwnTable) -> None:
