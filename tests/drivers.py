@@ -39,6 +39,15 @@ EMBEDDED: tuple[StoreKind, ...] = ("memory", "sqlite")
 """Stores that count usage themselves, in the writes that make it."""
 SHARED: tuple[StoreKind, ...] = ("sqlite", "dynamodb")
 """Stores whose URL, opened again, leads to the same data."""
+ADMIN_DRIVERS: dict[StoreKind, Driver] = {
+    "memory": "asyncio",
+    "sqlite": "blocking",
+    "dynamodb": "asyncio",
+}
+"""The driver that administers each store in tests of entities, configuration and namespaces.
+
+Both drivers run the same coroutines there, and the conformance suite runs on each store by both.
+"""
 
 _TWINS: dict[type, type] = {
     SyncLease: Lease,

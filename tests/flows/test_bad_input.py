@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.drivers import World, take
+from tests.drivers import ADMIN_DRIVERS, Driver, StoreKind, World, take
 from zae_limiter import (
     InvalidIdentifierError,
     InvalidNameError,
@@ -68,6 +68,11 @@ BAD_LIMIT_NAMES: list[Any] = [
 ]
 BAD_AMOUNTS: list[Any] = [-1, 1.0, 0.5, float("nan"), True, "1", None, [1], 10**15 + 1]
 BAD_CONSUMES: list[Any] = [None, 5, "rpm", ["rpm"], [("rpm", 1)], {"rpm"}]
+
+
+@pytest.fixture
+def driver(store_kind: StoreKind) -> Driver:
+    return ADMIN_DRIVERS[store_kind]
 
 
 async def prepared(world: World) -> RateLimiter:

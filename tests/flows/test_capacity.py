@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.drivers import World, take
+from tests.drivers import ADMIN_DRIVERS, Driver, StoreKind, World, take
 from zae_limiter import (
     EntityCapacity,
     Limit,
@@ -13,6 +13,11 @@ from zae_limiter import (
 from zae_limiter.testing import ManualClock
 
 RPM = Limit.per_minute("rpm", 100)
+
+
+@pytest.fixture
+def driver(store_kind: StoreKind) -> Driver:
+    return ADMIN_DRIVERS[store_kind]
 
 
 @pytest.fixture(autouse=True)

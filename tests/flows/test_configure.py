@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.drivers import World
+from tests.drivers import ADMIN_DRIVERS, Driver, StoreKind, World
 from zae_limiter import (
     AuditAction,
     Limit,
@@ -27,6 +27,11 @@ PLACES: list[tuple[str, str | None, str | None]] = [
     ("entity", "key-1", None),
     ("entity", "key-1", "gpt-4"),
 ]
+
+
+@pytest.fixture
+def driver(store_kind: StoreKind) -> Driver:
+    return ADMIN_DRIVERS[store_kind]
 
 
 def said(config: LimiterConfig | None) -> dict[str, Any] | None:

@@ -6,10 +6,15 @@ from typing import Any
 
 import pytest
 
-from tests.drivers import EMBEDDED, World, take
+from tests.drivers import ADMIN_DRIVERS, EMBEDDED, Driver, StoreKind, World, take
 from zae_limiter import InfrastructureError, Limit, RateLimiter, Repository, ValidationError
 
 RPM = Limit.per_minute("rpm", 10)
+
+
+@pytest.fixture
+def driver(store_kind: StoreKind) -> Driver:
+    return ADMIN_DRIVERS[store_kind]
 
 
 async def test_what_is_deleted_is_gone_and_can_be_made_again(

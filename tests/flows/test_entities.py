@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.drivers import World, limiter_on, take
+from tests.drivers import ADMIN_DRIVERS, Driver, StoreKind, World, limiter_on, take
 from zae_limiter import (
     AuditAction,
     Entity,
@@ -18,6 +18,11 @@ from zae_limiter import (
 )
 
 RPM = Limit.per_minute("rpm", 100)
+
+
+@pytest.fixture
+def driver(store_kind: StoreKind) -> Driver:
+    return ADMIN_DRIVERS[store_kind]
 
 
 async def test_an_entity_is_made_with_its_name_and_metadata(

@@ -2,7 +2,18 @@ from __future__ import annotations
 
 import pytest
 
-from tests.drivers import EMBEDDED, SHARED, World, balance, connect_repository, limiter_on, take
+from tests.drivers import (
+    ADMIN_DRIVERS,
+    EMBEDDED,
+    SHARED,
+    Driver,
+    StoreKind,
+    World,
+    balance,
+    connect_repository,
+    limiter_on,
+    take,
+)
 from zae_limiter import (
     EntityNotFoundError,
     Limit,
@@ -13,6 +24,11 @@ from zae_limiter import (
 )
 
 RPM = Limit.per_minute("rpm", 100)
+
+
+@pytest.fixture
+def driver(store_kind: StoreKind) -> Driver:
+    return ADMIN_DRIVERS[store_kind]
 
 
 async def test_a_repository_opens_the_default_namespace(repository: Repository) -> None:

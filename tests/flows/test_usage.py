@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from tests.drivers import EMBEDDED, World, take
+from tests.drivers import ADMIN_DRIVERS, EMBEDDED, Driver, StoreKind, World, take
 from zae_limiter import Limit, RateLimiter, RateLimitExceeded, Repository, UsageSnapshot
 from zae_limiter.testing import ManualClock
 
@@ -12,6 +12,11 @@ LIMITS = [Limit.per_minute("rpm", 100), Limit.per_minute("tpm", 10_000)]
 HOUR_S = 3600
 
 pytestmark = pytest.mark.parametrize("store_kind", EMBEDDED, indirect=True)
+
+
+@pytest.fixture
+def driver(store_kind: StoreKind) -> Driver:
+    return ADMIN_DRIVERS[store_kind]
 
 
 @pytest.fixture(autouse=True)
