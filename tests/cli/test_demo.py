@@ -8,13 +8,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.cli.runner import Zael
+from tests.runtime.programs import ignoring_interrupts
 from zae_limiter.cli.demo.crew import Crew
 from zae_limiter.cli.demo.scenario import Job, jobs, set_up
 from zae_limiter.cli.target import Target
@@ -24,9 +25,11 @@ PROC = Path("/proc")
 
 
 @contextmanager
-def demo(directory: Path, *args: str) -> Iterator[subprocess.Popen[str]]:
+def demo(
+    directory: Path, *args: str, parent: Sequence[str] = ()
+) -> Iterator[subprocess.Popen[str]]:
     """A demo whose temporary files go to a directory of the test's."""
-    command = [sys.executable, "-m", "zae_limiter.cli", "demo", *args]
+    command = [*parent, sys.executable, "-m", "zae_limiter.cli", "demo", *args]
     process = subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
@@ -141,8 +144,17 @@ def test_a_store_that_is_named_is_left_as_it_was(tmp_path: Path, zael: Zael) -> 
     assert zael.json("namespace", "orphans") == []
 
 
-def test_ctrl_c_ends_the_workers_and_still_prints_the_check(tmp_path: Path) -> None:
-    with demo(tmp_path, "--seconds", "600", "--workers", "2") as process:
+@pytest.mark.parametrize(
+    "parent",
+    [
+        pytest.param((), id="plain_parent"),
+        pytest.param(ignoring_interrupts(), id="parent_ignores_interrupts"),
+    ],
+)
+def test_ctrl_c_ends_the_workers_and_still_prints_the_check(
+    tmp_path: Path, parent: Sequence[str]
+) -> None:
+    with demo(tmp_path, "--seconds", "600", "--workers", "2", parent=parent) as process:
         wait_for_progress(process)
         workers = wait_for_children(process, 2)
         process.send_signal(signal.SIGINT)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import sys
 import threading
 import time
@@ -117,6 +118,8 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 
 def main() -> None:
+    # Without this, a parent that ignores interrupts would make this process ignore them.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     url, role = sys.argv[1:]
     scene = Scene(url)
     held = scene.limiter.acquire("key", "gpt-4", {"rpm": 100})

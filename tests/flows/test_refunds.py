@@ -316,6 +316,8 @@ async def test_a_cancellation_while_the_corrections_are_in_flight_keeps_them(
         assert await balances(repository) == ({"rpm": 85_000}, {"rpm": 85_000})
 
 
+# A parent that ignores interrupts would make the program ignore them.
+HEAR_INTERRUPTS = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
 INTERRUPTED = """
     import sys, time
     from zae_limiter import Limit, SyncRateLimiter, SyncRepository
@@ -350,7 +352,7 @@ INTERRUPTED_ASYNC = """
 def test_control_c_in_the_body_refunds(program: str, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'limits.db'}"
     process = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(program), url],
+        [sys.executable, "-c", HEAR_INTERRUPTS + textwrap.dedent(program), url],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

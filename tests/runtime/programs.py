@@ -17,3 +17,10 @@ def output_of(program: str, *arguments: str) -> str:
     )
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     return done.stdout
+
+
+def ignoring_interrupts() -> list[str]:
+    """The beginning of a command that runs the rest of it as shells run jobs in the background,
+    and `nohup make test &` all tests: without interrupts."""
+    ignore = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN)"
+    return [sys.executable, "-c", f"{ignore}; os.execv(sys.argv[1], sys.argv[1:])"]

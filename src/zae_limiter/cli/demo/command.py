@@ -52,7 +52,7 @@ def demo(url: str | None, workers: int, seconds: float, as_json: bool) -> None:
     """
     audience = choose_audience(as_json)
     try:
-        with _terminated_in_order(), _stage(url) as (store, repository):
+        with _ended_in_order(), _stage(url) as (store, repository):
             crew = Crew(jobs(store.url, store.namespace, workers))
             report = perform(crew, repository, seconds, audience)
     except KeyboardInterrupt:
@@ -62,14 +62,22 @@ def demo(url: str | None, workers: int, seconds: float, as_json: bool) -> None:
 
 
 @contextmanager
-def _terminated_in_order() -> Iterator[None]:
-    """Let SIGTERM unwind the stack, so that nothing is left behind."""
-    code = 128 + signal.SIGTERM
-    previous = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(code))
+def _ended_in_order() -> Iterator[None]:
+    """Let SIGTERM and Ctrl-C unwind the stack, so that nothing is left behind.
+
+    A parent that ignores SIGINT, as shells do for jobs in the background, passes that on.
+    Without a handler set here, the demo could not be interrupted then.
+    """
+    handlers = {
+        signal.SIGTERM: lambda number, frame: sys.exit(128 + number),
+        signal.SIGINT: signal.default_int_handler,
+    }
+    previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
