@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +23,7 @@ from zae_limiter.cli.demo.scenario import Job, jobs, set_up
 from zae_limiter.cli.target import Target
 
 PATIENCE_S = 60
+ROOT = Path(__file__).parents[2]
 PROC = Path("/proc")
 
 
@@ -119,6 +122,22 @@ def test_a_short_run_as_json(tmp_path: Path) -> None:
     assert all(each["whole_run"]["taken"] <= each["whole_run"]["allowed"] for each in keys)
     assert any(each["corrected"] < 0 for each in report["limits"]), "no call failed"
     assert not list(tmp_path.iterdir())
+
+
+def test_a_run_needs_no_package_that_make_demo_does_not_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needs = re.search(r"^DEMO_NEEDS := (.+)$", (ROOT / "Makefile").read_text(), re.M)
+    assert needs is not None
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    missing = {re.split(r"\W", each)[0] for each in project["dependencies"]} - {*needs[1].split()}
+    assert missing >= {"boto3", "botocore"}
+    hide = f"import sys; sys.modules.update(dict.fromkeys({sorted(missing)!r}))"
+    (tmp_path / "sitecustomize.py").write_text(hide)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    with demo(tmp_path, "--seconds", "0.2", "--workers", "2", "--json") as process:
+        code, out = finish(process)
+    assert (code, json.loads(out)["holds"]) == (0, True)
 
 
 def test_a_run_into_a_pipe_prints_lines_and_no_control_codes(tmp_path: Path) -> None:
