@@ -9,7 +9,7 @@ DEMO := .cache/demo
 DEMO_NEEDS := click rich
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit bench simulate soak test-dynamodb-local docs reference format clean
+.PHONY: help demo test test-slow lint types unit bench simulate soak test-dynamodb-local docs reference format clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 21
@@ -33,7 +33,10 @@ $(DEMO)/.ready: constraints.txt
 demo: $(DEMO)/.ready ## Four processes share one SQLite file; shows that the limits hold
 	PYTHONPATH=src $(DEMO)/bin/python -m zae_limiter.cli demo
 
-test: lint types unit ## Everything that must pass: style, types, tests
+test: lint types unit ## Style, types and all tests that are quick
+
+test-slow: $(READY) ## The other tests: many processes, the existing package, long simulations
+	$(BIN)/pytest -n $(WORKERS) -m slow
 
 lint: $(READY) ## Check style and formatting
 	$(BIN)/ruff check .
@@ -42,8 +45,8 @@ lint: $(READY) ## Check style and formatting
 types: $(READY) ## Check types
 	$(BIN)/mypy
 
-unit: $(READY) ## Run the tests
-	$(BIN)/pytest -n $(WORKERS)
+unit: $(READY) ## Run the tests that are quick
+	$(BIN)/pytest -n $(WORKERS) -m "not slow"
 
 test-dynamodb-local: $(READY) ## Run the DynamoDB tests on AWS's own DynamoDB Local
 	ZAEL_TEST_DYNAMODB_SERVER=dynamodb-local $(BIN)/pytest -n $(WORKERS) tests/wire tests/dynamodb tests/flows -k "wire or dynamodb"

@@ -148,6 +148,7 @@ def test_a_fork_in_the_middle_of_other_threads_writes_loses_nothing(tmp_path: Pa
     assert (finished.returncode, finished.stderr) == (0, "")
 
 
+@pytest.mark.slow
 def test_writers_that_are_killed_leave_a_file_that_adds_up(tmp_path: Path) -> None:
     path = tmp_path / "limits.db"
     with opened(path) as store:

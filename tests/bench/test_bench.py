@@ -111,6 +111,7 @@ def test_the_table_has_a_section_for_each_workload(ran: tuple[str, dict[str, Any
     assert printed.count("zae-limiter, async") == 1
 
 
+@pytest.mark.slow
 def test_those_with_a_server_are_measured_and_counted(
     shared: tuple[str, dict[str, Any]],
 ) -> None:
@@ -124,6 +125,7 @@ def test_those_with_a_server_are_measured_and_counted(
     assert rows["shared-50-keys/bare"]["counted"]["wcu"] == 1
 
 
+@pytest.mark.slow
 def test_acquires_that_meet_share_their_calls(shared: tuple[str, dict[str, Any]]) -> None:
     rows = rows_of(shared[1])
     alone, together = rows["shared-50-keys/zae-limiter"], rows["shared-hot-50/zae-limiter"]
@@ -131,11 +133,13 @@ def test_acquires_that_meet_share_their_calls(shared: tuple[str, dict[str, Any]]
     assert together["counted"]["calls"] == together["counted"]["wcu"] < 0.5
 
 
+@pytest.mark.slow
 def test_what_is_in_the_cache_costs_nothing(shared: tuple[str, dict[str, Any]]) -> None:
     counted = rows_of(shared[1])["config_cache_hit/zae-limiter"]["counted"]
     assert counted["calls"] == counted["rcu"] == 0
 
 
+@pytest.mark.slow
 def test_targets_are_held_against_what_was_found(shared: tuple[str, dict[str, Any]]) -> None:
     printed, results = shared
     bare, refusals = results["targets"]
@@ -144,6 +148,7 @@ def test_targets_are_held_against_what_was_found(shared: tuple[str, dict[str, An
     assert refusals["what"] in printed
 
 
+@pytest.mark.slow
 def test_a_file_is_rendered_as_markdown(
     shared: tuple[str, dict[str, Any]], shared_file: Path
 ) -> None:
@@ -176,6 +181,7 @@ def test_unknown_names_are_refused() -> None:
     assert "--list" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "processes"), [(OURS[2], 4), (SHARED[0], 2)])
 def test_an_interrupt_leaves_nothing_behind(tmp_path: Path, name: str, processes: int) -> None:
     """Neither those that are measured nor the server that they call."""

@@ -140,6 +140,7 @@ def test_a_run_needs_no_package_that_make_demo_does_not_install(
     assert (code, json.loads(out)["holds"]) == (0, True)
 
 
+@pytest.mark.slow
 def test_a_run_into_a_pipe_prints_lines_and_no_control_codes(tmp_path: Path) -> None:
     with demo(tmp_path, "--seconds", "1.5", "--workers", "1") as process:
         code, out = finish(process)
@@ -152,6 +153,7 @@ def test_a_run_into_a_pipe_prints_lines_and_no_control_codes(tmp_path: Path) -> 
     assert max(map(len, lines[1:])) <= 80
 
 
+@pytest.mark.slow
 def test_a_store_that_is_named_is_left_as_it_was(tmp_path: Path, zael: Zael) -> None:
     zael.out("namespace", "register", "tenant-a")
     before = zael.json("namespace", "list")
@@ -166,7 +168,7 @@ def test_a_store_that_is_named_is_left_as_it_was(tmp_path: Path, zael: Zael) -> 
 @pytest.mark.parametrize(
     "parent",
     [
-        pytest.param((), id="plain_parent"),
+        pytest.param((), id="plain_parent", marks=pytest.mark.slow),
         pytest.param(ignoring_interrupts(), id="parent_ignores_interrupts"),
     ],
 )
@@ -186,6 +188,7 @@ def test_ctrl_c_ends_the_workers_and_still_prints_the_check(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_it_starts(tmp_path: Path) -> None:
     with demo(tmp_path, "--seconds", "600", "--workers", "2") as process:
         assert process.stdout is not None
@@ -196,6 +199,7 @@ def test_ctrl_c_while_it_starts(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_is_reported_and_ends_the_demo(tmp_path: Path) -> None:
     with demo(tmp_path, "--seconds", "600", "--workers", "3") as process:
         wait_for_progress(process)
@@ -209,6 +213,7 @@ def test_a_worker_that_dies_is_reported_and_ends_the_demo(tmp_path: Path) -> Non
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_worker_that_hangs_is_killed(tmp_path: Path) -> None:
     with demo(tmp_path, "--seconds", "600", "--workers", "2", "--json") as process:
         workers = wait_for_children(process, 2)
@@ -221,6 +226,7 @@ def test_a_worker_that_hangs_is_killed(tmp_path: Path) -> None:
     wait_until_gone(workers)
 
 
+@pytest.mark.slow
 def test_being_terminated_leaves_nothing_behind(tmp_path: Path) -> None:
     with demo(tmp_path, "--seconds", "600", "--workers", "2") as process:
         workers = wait_for_children(process, 2)
@@ -231,6 +237,7 @@ def test_being_terminated_leaves_nothing_behind(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_workers_end_when_the_demo_is_killed(tmp_path: Path) -> None:
     with demo(tmp_path, "--seconds", "600", "--workers", "2") as process:
         wait_for_progress(process)

@@ -21,6 +21,8 @@ from zae_limiter.flows.shards.items import read_all, split_shard
 from .peer.client import Peer, PeerError, running
 from .support import new_name
 
+pytestmark = pytest.mark.slow
+
 # Slow enough that nothing refills while a test runs.
 day = Limit.per_day
 

@@ -9,7 +9,7 @@ import logging
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -68,7 +68,13 @@ def url_through(proxy: ChaosProxy, table: OwnTable) -> str:
     return dynamodb_url(table.name, table.server.region, proxy.url)
 
 
-@pytest.mark.parametrize("kind", FAULTS)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=[] if kind == "lost answers" else pytest.mark.slow)
+        for kind in FAULTS
+    ],
+)
 def test_clients_charge_once_and_refund_at_most_once(
     kind: str, crowd: Crowd, proxy: ChaosProxy
 ) -> None:
@@ -138,7 +144,18 @@ async def live_through(repository: Repository) -> tuple[int, int, int, int]:
     )
 
 
-@pytest.mark.parametrize("fault", ONE_FAULT)
+# A lost answer and a request that never arrived, each by one driver; the rest is slow.
+QUICK_FAULTS = {("dropped", "asyncio"), ("reset", "blocking")}
+
+
+@pytest.mark.parametrize(
+    ("fault", "facade"),
+    [
+        pytest.param(*each, marks=[] if each in QUICK_FAULTS else pytest.mark.slow)
+        for each in itertools.product(ONE_FAULT, get_args(Driver))
+    ],
+    indirect=["facade"],
+)
 async def test_one_fault_at_any_moment_changes_nothing(
     fault: str, facade: Driver, proxy: ChaosProxy, table: OwnTable
 ) -> None:
@@ -349,6 +366,9 @@ async def test_the_stored_mode_counts_where_the_call_has_none(
 READ_TIMEOUT_S = 1.1
 
 
+@pytest.mark.parametrize(
+    "facade", ["asyncio", pytest.param("blocking", marks=pytest.mark.slow)], indirect=True
+)
 async def test_against_a_silent_server_a_write_is_waited_for_and_once_asked_after(
     facade: Driver, proxy: ChaosProxy, table: OwnTable
 ) -> None:
@@ -390,7 +410,7 @@ async def asked_for(proxy: ChaosProxy, limiter: RateLimiter, entity_id: str) -> 
     return [request.operation for request, _ in proxy.requests]
 
 
-@pytest.mark.parametrize("transport", ["wire", "botocore"])
+@pytest.mark.parametrize("transport", ["wire", pytest.param("botocore", marks=pytest.mark.slow)])
 async def test_a_timeout_is_the_one_that_was_asked_for(
     facade: Driver, transport: str, proxy: ChaosProxy, table: OwnTable
 ) -> None:

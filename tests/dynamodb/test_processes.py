@@ -58,6 +58,7 @@ def test_processes_that_do_everything_at_once_add_up(crowd: Crowd) -> None:
     check_history(account, crowd)
 
 
+@pytest.mark.slow
 def test_processes_that_want_the_same_tokens_at_the_same_moment_share_them(crowd: Crowd) -> None:
     crowd.repository.set_limits(ENTITY, SCARCE, RESOURCE)
     for _ in range(4):
@@ -67,6 +68,7 @@ def test_processes_that_want_the_same_tokens_at_the_same_moment_share_them(crowd
     check_history(account, crowd, SCARCE)
 
 
+@pytest.mark.slow
 def test_splitting_to_the_limit_under_load_makes_and_loses_nothing(crowd: Crowd) -> None:
     crowd.repository.set_limits(ENTITY, STILL, RESOURCE)
     for _ in range(4):
@@ -90,6 +92,7 @@ def split_to(crowd: Crowd, count: int) -> None:
                 assert run(split_shard(scope, address, bucket))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limits", [STILL, LIVELY], ids=["still", "lively"])
 def test_processes_that_nibble_do_not_keep_a_third_of_the_capacity_from_being_admitted(
     crowd: Crowd, limiter: SyncRateLimiter, limits: list[Limit]
@@ -116,6 +119,7 @@ def test_processes_that_nibble_do_not_keep_a_third_of_the_capacity_from_being_ad
     assert crowd.consumed() == account.charged
 
 
+@pytest.mark.slow
 def test_processes_that_are_killed_leave_no_more_in_doubt_than_they_had_under_way(
     crowd: Crowd,
 ) -> None:

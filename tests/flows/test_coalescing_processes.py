@@ -247,6 +247,7 @@ def abandon_in_line(limiter: RateLimiter, is_in_line: Any) -> None:
     thread.join()
 
 
+@pytest.mark.slow
 def test_four_processes_of_fifty_tasks_keep_the_limit_at_one_bucket(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'limits.db'}"
     processes = [start("tests.flows.rush", url, str(seed)) for seed in range(4)]

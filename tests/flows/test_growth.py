@@ -47,7 +47,7 @@ class _CountingRole:
         return found
 
 
-@pytest.mark.parametrize("entities", [FEW, MANY])
+@pytest.mark.parametrize("entities", [FEW, pytest.param(MANY, marks=pytest.mark.slow)])
 def test_each_acquire_is_one_call_however_many_entities_there_are(entities: int) -> None:
     clock = ManualClock()
     with SyncRepository.open(url="memory://", clock=clock) as opened:

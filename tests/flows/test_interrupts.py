@@ -90,8 +90,15 @@ PROGRAM = """
 """
 
 
-@pytest.mark.parametrize("others", [0, 3])
-@pytest.mark.parametrize("store", ["memory", "sqlite"])
+@pytest.mark.parametrize(
+    ("store", "others"),
+    [
+        ("memory", 3),
+        ("sqlite", 0),
+        pytest.param("memory", 0, marks=pytest.mark.slow),
+        pytest.param("sqlite", 3, marks=pytest.mark.slow),
+    ],
+)
 def test_an_interrupt_anywhere_is_raised_and_blocks_no_later_caller(
     store: str, others: int, tmp_path: Path
 ) -> None:

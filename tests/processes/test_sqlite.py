@@ -19,6 +19,8 @@ from zae_limiter.testing import Event, assert_window_theorem
 
 from .worker import ENTITIES, RESOURCE
 
+pytestmark = pytest.mark.slow
+
 LIMITS = [Limit.per_second("requests", 60, burst=90), Limit.per_second("tokens", 900, burst=1200)]
 SECONDS = 4.0
 Line = dict[str, Any]

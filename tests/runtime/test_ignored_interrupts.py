@@ -20,6 +20,7 @@ INTERRUPTING = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", INTERRUPTING)
 def test_tests_that_interrupt_pass_when_their_parent_ignores_interrupts(path: str) -> None:
     chosen = [path, "-k", "interrupt or ctrl_c or control_c or hangs"]

@@ -13,9 +13,16 @@ from .world import World
 
 SEEDS = 2000
 CHUNK = 125
+QUICK_SEEDS = 250
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+@pytest.mark.parametrize(
+    "first",
+    [
+        pytest.param(first, marks=[] if first < QUICK_SEEDS else pytest.mark.slow)
+        for first in range(0, SEEDS, CHUNK)
+    ],
+)
 def test_every_promise_holds_in_every_run(first: int) -> None:
     for seed in range(first, first + CHUNK):
         run_seed(seed)
@@ -79,6 +86,7 @@ EVERYTHING = {
 }
 
 
+@pytest.mark.slow
 def test_the_runs_contain_every_kind_of_event() -> None:
     total: Counter[str] = Counter()
     for seed in range(SEEDS):

@@ -21,6 +21,8 @@ from zae_limiter.testing import ManualClock
 
 from .tables import create_table, key
 
+pytestmark = pytest.mark.slow
+
 
 async def _use(client: DynamoClient, io: Io) -> None:
     with pytest.raises(ResourceMissing):
