@@ -41,14 +41,14 @@ SYNC_DUNDERS = {"__aenter__": "__enter__", "__aexit__": "__exit__"}
 SYNC_ONLY_PARAMETERS = {("open", "parallel_mode"), ("connect", "parallel_mode")}
 
 
-def test_everything_is_exported_in_order() -> None:
+def test_exported_names_are_sorted_and_exist() -> None:
     assert zae_limiter.__all__ == sorted(zae_limiter.__all__)
     assert len(zae_limiter.__all__) == len(set(zae_limiter.__all__))
     for name in zae_limiter.__all__:
         assert hasattr(zae_limiter, name), name
 
 
-def test_nothing_public_is_left_out() -> None:
+def test_every_public_name_is_exported() -> None:
     offered = {
         name
         for name, value in vars(zae_limiter).items()
@@ -112,14 +112,14 @@ def test_both_facades_have_the_same_signatures(asynchronous: type, blocking: typ
 
 
 @pytest.mark.parametrize(("asynchronous", "blocking"), TWINS, ids=lambda twin: twin.__name__)
-def test_both_facades_say_the_same(asynchronous: type, blocking: type) -> None:
+def test_both_facades_have_equal_docstrings(asynchronous: type, blocking: type) -> None:
     blocking_methods = dict(methods(blocking))
     for name, method in methods(asynchronous):
         if not name.startswith("_") and name != "is_available":
             assert inspect.getdoc(method) == inspect.getdoc(blocking_methods[name]), name
 
 
-def test_what_does_io_is_awaited() -> None:
+def test_methods_that_do_io_are_coroutines() -> None:
     free = {
         "acquire",
         "builder",

@@ -35,21 +35,14 @@ LONGEST_FUNCTION_LINES = 50
 # What is listed and counted here is still to be mended. It only shrinks: an entry or a number
 # that is no longer true fails the test that reads it.
 SHARED_NAMES = {
-    "Charge",
-    "Client",
     "Item",
-    "Items",
     "LIMITS",
     "Names",
     "Place",
     "Record",
     "Records",
-    "Refusal",
-    "Request",
-    "Row",
     "SCHEMA_VERSION",
     "START_MS",
-    "Terms",
     "Verdict",
     "create_table",
     "decode_config",
@@ -62,27 +55,19 @@ SHARED_NAMES = {
     "encode_event",
     "encode_limits",
     "encode_namespace",
-    "read",
-    "take",
-    "view",
 }
-MODULES_IN_CYCLES = {"builder", "repository", "sync_repository"}
+MODULES_IN_CYCLES: set[str] = set()
 PACKAGES_WITHOUT_DOCSTRING = {
     "backends",
     "backends.dynamodb",
     "core",
-    "flows",
-    "flows.acquire",
-    "flows.admin",
-    "flows.coalesce",
     "flows.config",
-    "flows.shards",
     "local",
     "ports",
     "runtime",
 }
-VAGUE_DOCSTRINGS = 234
-VAGUE_TEST_NAMES = 111
+VAGUE_DOCSTRINGS = 172
+VAGUE_TEST_NAMES = 71
 
 NAMES_THAT_MAY_BE_SHARED = {"K", "T", "V", "logger"}
 VAGUE_FIRST_WORDS = re.compile(r"(The same|Those|What|Of|It|Who|One|Others)\b")

@@ -112,7 +112,7 @@ def test_the_table_has_a_section_for_each_workload(ran: tuple[str, dict[str, Any
 
 
 @pytest.mark.slow
-def test_those_with_a_server_are_measured_and_counted(
+def test_cases_with_a_server_are_measured_and_counted(
     shared: tuple[str, dict[str, Any]],
 ) -> None:
     rows = rows_of(shared[1])
@@ -134,7 +134,7 @@ def test_acquires_that_meet_share_their_calls(shared: tuple[str, dict[str, Any]]
 
 
 @pytest.mark.slow
-def test_what_is_in_the_cache_costs_nothing(shared: tuple[str, dict[str, Any]]) -> None:
+def test_a_cached_configuration_costs_no_call(shared: tuple[str, dict[str, Any]]) -> None:
     counted = rows_of(shared[1])["config_cache_hit/zae-limiter"]["counted"]
     assert counted["calls"] == counted["rcu"] == 0
 

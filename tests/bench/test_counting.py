@@ -37,7 +37,7 @@ def test_calls_and_units_are_those_that_the_client_hears_of(
 
 
 @pytest.mark.parametrize(("ttl_s", "asked", "again"), [(1, 1, 0), (0, 5, 4)])
-def test_who_asks_a_bucket_again_within_a_second_is_noticed(
+def test_the_counter_notices_a_bucket_asked_again_within_a_second(
     dynamodb: Server, table: OwnTable, ttl_s: int, asked: int, again: int
 ) -> None:
     with DynamoCounter(dynamodb.url) as counter:
@@ -101,7 +101,7 @@ def pairs_url() -> Iterator[str]:
         thread.join()
 
 
-def test_what_is_sent_before_an_answer_is_one_call(pairs_url: str) -> None:
+def test_commands_sent_before_an_answer_count_as_one_call(pairs_url: str) -> None:
     with RedisCounter(pairs_url) as counter:
         assert counter.url.endswith("?some=thing")
         port = int(counter.url.rpartition(":")[2].partition("?")[0])

@@ -79,13 +79,13 @@ def test_a_ratio_is_the_median_of_the_rounds() -> None:
     assert theirs.typical.calls_per_s == 20
 
 
-def test_who_takes_less_time_of_the_processor_is_leaner() -> None:
+def test_a_limiter_that_takes_less_cpu_time_is_leaner() -> None:
     cases = [CASE, Case(THROTTLED, plain_job(THROTTLED, QUICK))]
     _, theirs = rows_of(cases, [paced(1, 10), paced(1, 10)], [paced(1, 30), paced(1, 50)])
     assert theirs.leaner == pytest.approx(4)
 
 
-def test_of_memory_the_smaller_one_is_leaner() -> None:
+def test_a_limiter_that_takes_less_memory_is_leaner() -> None:
     cases = [CASE, Case(THROTTLED, plain_job(THROTTLED, QUICK))]
     sizes = [[replace(paced(0), footprint_bytes=size)] for size in (200.0, 100.0)]
     assert rows_of(cases, *sizes)[1].leaner == pytest.approx(0.5)
@@ -156,13 +156,13 @@ def test_where_some_are_refused_as_they_should_be_every_call_counts() -> None:
     assert (found.admitted, found.stray) == (1, 0)
 
 
-def test_what_is_counted_is_shared_among_all_acquires() -> None:
+def test_counted_costs_are_divided_by_all_acquires() -> None:
     found = counted(Cost(4, wcu=2, rcu=1, refused=3), [REPORT, REPORT])
     assert found.each == Cost(0.2, 0.1, 0.05, 0.15)
     assert found.each.dollars * 1e6 == pytest.approx(0.25 * 0.625 + 0.05 * 0.125)
 
 
-def test_only_those_who_call_a_server_are_counted() -> None:
+def test_only_cases_that_call_a_server_have_a_counted_round() -> None:
     agendas = choose(WORKLOADS, ("memory/*-sync", "shared-one-key/zae-limiter"), QUICK)
     steps = [(step.workload.name, step.round) for step in plan(agendas)]
     assert steps == [("memory", 0), ("shared-one-key", 0), ("shared-one-key", None)]

@@ -7,7 +7,7 @@ import pytest
 from tests.cli.runner import Zael
 
 
-def test_what_is_given_is_set_and_the_rest_stays(zael: Zael) -> None:
+def test_config_set_changes_the_given_fields_and_keeps_the_rest(zael: Zael) -> None:
     zael.out("config", "set", "--level", "system", "--limits", '["rpm:60"]', "--no-auto-update")
     text = zael.out(
         "config", "set", "--level", "system", "--on-unavailable", "block", "--strict-version"

@@ -105,7 +105,7 @@ def test_the_list_of_commands_is_not_cut_off(zael: Zael) -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_what_prints_data_can_print_json(name: str) -> None:
+def test_every_command_that_prints_data_has_a_json_option(name: str) -> None:
     options = {text for param in COMMANDS[name].params for text in param.opts}
     assert ("--json" in options) != (name in CHANGING_ONLY)
 
@@ -178,7 +178,7 @@ def test_importing_the_package_does_not_import_the_command_line() -> None:
     assert not {"click", "rich"} & modules_after("import zae_limiter")
 
 
-def test_help_does_without_rich() -> None:
+def test_help_is_printed_without_importing_rich() -> None:
     assert "rich" not in modules_after(
         "from zae_limiter.cli import cli\n"
         "for args in (['--help'], ['entity', 'show', '--help'], ['demo', '--help']):\n"
@@ -186,7 +186,7 @@ def test_help_does_without_rich() -> None:
     )
 
 
-def test_it_runs_as_a_script_and_as_a_module(tmp_path: Path) -> None:
+def test_the_command_line_runs_as_a_script_and_as_a_module(tmp_path: Path) -> None:
     module = [sys.executable, "-m", "zae_limiter.cli"]
     script = [str(Path(sys.executable).parent / "zae-limiter")]
     for command in (module, script):

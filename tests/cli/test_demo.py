@@ -107,7 +107,7 @@ def wait_until_gone(pids: list[int]) -> None:
         time.sleep(0.01)
 
 
-def test_a_short_run_as_json(tmp_path: Path) -> None:
+def test_a_demo_of_two_processes_reports_kept_limits_as_json(tmp_path: Path) -> None:
     with demo(tmp_path, "--seconds", "2", "--workers", "2", "--json") as process:
         code, out = finish(process)
     report = json.loads(out)
@@ -124,7 +124,7 @@ def test_a_short_run_as_json(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_run_needs_no_package_that_make_demo_does_not_install(
+def test_a_demo_needs_no_package_that_make_demo_does_not_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     needs = re.search(r"^DEMO_NEEDS := (.+)$", (ROOT / "Makefile").read_text(), re.M)
@@ -141,7 +141,7 @@ def test_a_run_needs_no_package_that_make_demo_does_not_install(
 
 
 @pytest.mark.slow
-def test_a_run_into_a_pipe_prints_lines_and_no_control_codes(tmp_path: Path) -> None:
+def test_a_demo_into_a_pipe_prints_lines_and_no_control_codes(tmp_path: Path) -> None:
     with demo(tmp_path, "--seconds", "1.5", "--workers", "1") as process:
         code, out = finish(process)
     lines = out.splitlines()
@@ -154,7 +154,7 @@ def test_a_run_into_a_pipe_prints_lines_and_no_control_codes(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_a_store_that_is_named_is_left_as_it_was(tmp_path: Path, zael: Zael) -> None:
+def test_a_demo_on_a_named_store_leaves_it_as_it_was(tmp_path: Path, zael: Zael) -> None:
     zael.out("namespace", "register", "tenant-a")
     before = zael.json("namespace", "list")
     args = ("--seconds", "0.5", "--workers", "1", "--json", "--url", zael.url)
@@ -189,7 +189,7 @@ def test_ctrl_c_ends_the_workers_and_still_prints_the_check(
 
 
 @pytest.mark.slow
-def test_ctrl_c_while_it_starts(tmp_path: Path) -> None:
+def test_ctrl_c_while_the_demo_starts_leaves_nothing_behind(tmp_path: Path) -> None:
     with demo(tmp_path, "--seconds", "600", "--workers", "2") as process:
         assert process.stdout is not None
         assert "2 processes on" in process.stdout.readline()
@@ -227,7 +227,7 @@ def test_a_worker_that_hangs_is_killed(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_being_terminated_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_demo_that_is_terminated_leaves_nothing_behind(tmp_path: Path) -> None:
     with demo(tmp_path, "--seconds", "600", "--workers", "2") as process:
         workers = wait_for_children(process, 2)
         process.send_signal(signal.SIGTERM)
@@ -270,7 +270,7 @@ def test_a_log_that_cannot_be_read_is_reported(zael: Zael, monkeypatch: pytest.M
         assert crew.stop() == ["worker 1 wrote what is no record: noise"]
 
 
-def test_a_url_that_cannot_be_shared_is_refused(zael: Zael) -> None:
+def test_a_demo_on_a_url_that_processes_cannot_share_is_refused(zael: Zael) -> None:
     assert "memory:// lives and ends with one process" in zael.error("demo", "--url", "memory://")
     assert "No limiter found" in zael.error("demo", "--url", "sqlite:////nowhere/at/all.db")
 
@@ -280,7 +280,7 @@ def test_a_url_that_cannot_be_shared_is_refused(zael: Zael) -> None:
     [("--workers", "0"), ("--workers", "33"), ("--seconds", "0"), ("--seconds", "3601")],
     ids=" ".join,
 )
-def test_bounds_of_options(zael: Zael, args: tuple[str, ...]) -> None:
+def test_demo_options_out_of_bounds_are_refused(zael: Zael, args: tuple[str, ...]) -> None:
     assert "is not in the range" in zael.error("demo", *args, code=2)
 
 

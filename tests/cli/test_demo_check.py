@@ -48,7 +48,7 @@ def test_a_run_without_calls_holds() -> None:
     assert judge_run(LIMIT, [], skew_ms=0).holds
 
 
-def test_what_was_given_back_can_be_taken_again() -> None:
+def test_tokens_that_were_refunded_can_be_taken_again() -> None:
     calls = [take(10, 0), correct(-4, 1, 2), take(4, 3)]
     assert judge_run(LIMIT, calls, skew_ms=0).holds
 

@@ -20,7 +20,7 @@ LIMITS = st.builds(Limit, NAMES, AMOUNTS, AMOUNTS, PERIODS)
 
 
 @given(LIMITS)
-def test_what_is_printed_can_be_typed(limit: Limit) -> None:
+def test_a_printed_limit_can_be_typed(limit: Limit) -> None:
     assert parse_limit(format_limit(limit)) == limit
 
 

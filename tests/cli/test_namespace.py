@@ -70,7 +70,7 @@ def test_deleting_and_purging_ask_first(zael: Zael) -> None:
     assert zael.json("namespace", "orphans") == []
 
 
-def test_what_is_active_cannot_be_purged_or_recovered(zael: Zael) -> None:
+def test_an_active_namespace_cannot_be_purged_or_recovered(zael: Zael) -> None:
     namespace_id = zael.json("namespace", "register", "tenant-a")["tenant-a"]
     assert "is active; delete it first" in zael.error("namespace", "purge", namespace_id, "-y")
     assert "is active, not deleted" in zael.error("namespace", "recover", namespace_id)

@@ -7,14 +7,14 @@ import pytest
 from zae_limiter.cli.patience import patience
 
 
-def test_what_takes_its_time_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_long_operation_reports_its_progress(capsys: pytest.CaptureFixture[str]) -> None:
     with patience("Purging", silence_s=0.01):
         while "so far" not in (told := capsys.readouterr().err):
             time.sleep(0.005)
     assert told.startswith("Purging: 0 s so far\n")
 
 
-def test_what_is_quick_is_not(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_quick_operation_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     with patience("Purging"):
         pass
     assert capsys.readouterr() == ("", "")

@@ -46,7 +46,7 @@ def number(cell: str) -> float:
 
 
 @pytest.mark.parametrize("name", arithmetic())
-def test_what_is_reckoned_stands_in_the_guide(name: str) -> None:
+def test_the_guide_shows_the_calculated_figures(name: str) -> None:
     assert section(TEXT, name) == arithmetic()[name], ADVICE
 
 
@@ -117,7 +117,7 @@ def test_the_shards_needed_are_the_fewest_that_suffice() -> None:
                 assert item_writes_per_s(load, processes, shards // 2) > PARTITION_WCU_PER_S
 
 
-def test_an_item_sees_no_more_writes_than_lanes_allow_nor_than_acquires() -> None:
+def test_an_item_sees_at_most_one_write_at_a_time_and_one_per_acquire() -> None:
     assert item_writes_per_s(1_000_000, 4, 1) == pytest.approx(4 / 0.005)
     assert item_writes_per_s(1, 50, 1) == pytest.approx(1, rel=1e-3)
 
@@ -129,7 +129,7 @@ def test_a_key_that_is_always_known_is_read_once_a_lifetime() -> None:
     assert cold.misses_per_s == pytest.approx(1000, rel=1e-3)
 
 
-def test_what_all_keys_share_is_read_once_a_lifetime_by_each_process() -> None:
+def test_shared_configuration_is_read_once_a_lifetime_by_each_process() -> None:
     many = Fleet("", (Level(10**6),), acquires_per_s=1000, processes=30, cache_ttl_s=60)
     assert many.system_rcu_per_s == 0.5
     assert many.rcu_per_s == pytest.approx(many.misses_per_s + 4 * 0.5)

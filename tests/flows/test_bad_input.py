@@ -190,14 +190,14 @@ async def test_a_bad_amount_is_refused_everywhere(world: World) -> None:
         assert lease.consumed == {"rpm": 1}
 
 
-async def test_what_is_no_mapping_cannot_be_consumed(world: World) -> None:
+async def test_a_consume_that_is_no_mapping_is_refused(world: World) -> None:
     limiter, refused = await prepared(world), Refused(world)
     for consume in BAD_CONSUMES:
         await refused("consume", partial(limiter.acquire, "key-1", "gpt-4", consume))
         await refused("needed", partial(limiter.time_until_available, "key-1", "gpt-4", consume))
 
 
-async def test_names_that_no_limit_has_are_refused(world: World) -> None:
+async def test_a_consume_that_names_no_limit_is_refused(world: World) -> None:
     limiter, refused = await prepared(world), Refused(world)
     for amount in (1, 0):
         unknown = {"rpm": 1, "tpm": amount}
@@ -327,6 +327,6 @@ async def test_a_bad_mode_of_the_limiter_is_refused(world: World) -> None:
         world.limiter(on_unavailable=mode)
 
 
-async def test_usage_of_nobody_and_nothing_is_refused(limiter: RateLimiter) -> None:
+async def test_usage_without_entity_and_resource_is_refused(limiter: RateLimiter) -> None:
     with pytest.raises(ValueError, match="entity_id"):
         await limiter.get_usage_snapshots()

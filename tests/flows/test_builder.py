@@ -16,7 +16,7 @@ from zae_limiter import (
 )
 
 
-async def test_the_steps_are_the_arguments_of_open(tmp_path: Path) -> None:
+async def test_builder_steps_set_the_arguments_of_open(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/limits.db"
     builder = Repository.builder().url(url).config_cache_ttl(5).bucket_ttl_multiplier(3)
     repository = await builder.coalesce(False).refusal_cache_ttl(0).linger_ms(1).build()
@@ -27,7 +27,7 @@ async def test_the_steps_are_the_arguments_of_open(tmp_path: Path) -> None:
     await repository.close()
 
 
-def test_the_chosen_namespace_must_be_registered(tmp_path: Path) -> None:
+def test_a_builder_of_an_unregistered_namespace_is_refused(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/limits.db"
     with pytest.raises(NamespaceNotFoundError):
         SyncRepository.builder().url(url).namespace("team").build()
@@ -39,7 +39,7 @@ def test_the_chosen_namespace_must_be_registered(tmp_path: Path) -> None:
     team.close()
 
 
-def test_the_mode_is_stored_and_the_limits_stay(tmp_path: Path) -> None:
+def test_a_builder_stores_its_mode_and_keeps_the_limits(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/limits.db"
     limiter = SyncRateLimiter(repository=SyncRepository.open(url=url))
     limiter.set_system_defaults([Limit.per_minute("rpm", 5)])
@@ -49,7 +49,7 @@ def test_the_mode_is_stored_and_the_limits_stay(tmp_path: Path) -> None:
     repository.close()
 
 
-def test_bad_choices_are_refused_by_name(tmp_path: Path) -> None:
+def test_a_builder_refuses_bad_arguments_by_name(tmp_path: Path) -> None:
     with pytest.raises(ValidationError, match="namespace"):
         SyncRepository.builder().namespace("#")
     with pytest.raises(ValidationError, match="on_unavailable"):

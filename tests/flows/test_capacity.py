@@ -25,7 +25,7 @@ async def _limits(repository: Repository) -> None:
     await repository.set_system_defaults([RPM, Limit.per_minute("tpm", 1_000)])
 
 
-async def test_a_resource_s_capacity_is_that_of_all_who_use_it(
+async def test_the_capacity_of_a_resource_sums_all_its_buckets(
     limiter: RateLimiter, repository: Repository
 ) -> None:
     await repository.set_limits("big", [Limit.per_minute("rpm", 300)], "gpt-4")
@@ -45,7 +45,9 @@ async def test_a_resource_s_capacity_is_that_of_all_who_use_it(
     )
 
 
-async def test_time_that_has_passed_counts(limiter: RateLimiter, clock: ManualClock) -> None:
+async def test_capacity_counts_tokens_refilled_since_the_last_write(
+    limiter: RateLimiter, clock: ManualClock
+) -> None:
     await take(limiter, rpm=100)
     clock.advance(30)
     assert (await limiter.get_resource_capacity("gpt-4", "rpm")).total_available == 50
@@ -53,14 +55,16 @@ async def test_time_that_has_passed_counts(limiter: RateLimiter, clock: ManualCl
     assert (await limiter.get_resource_capacity("gpt-4", "rpm")).total_available == 100
 
 
-async def test_debt_is_more_than_full_use(limiter: RateLimiter) -> None:
+async def test_a_bucket_in_debt_is_used_by_more_than_100_percent(limiter: RateLimiter) -> None:
     async with limiter.acquire("key-1", "gpt-4", {"rpm": 100}) as lease:
         await lease.adjust(rpm=50)
     found = await limiter.get_resource_capacity("gpt-4", "rpm")
     assert (found.total_available, found.utilization_pct) == (-50, 150.0)
 
 
-async def test_what_nobody_uses_has_no_capacity(limiter: RateLimiter, world: World) -> None:
+async def test_a_resource_without_buckets_has_no_capacity(
+    limiter: RateLimiter, world: World
+) -> None:
     await take(limiter, rpm=1)
     before = world.dump()
     for resource, limit_name in (("gpt-3", "rpm"), ("gpt-4", "rpd")):
@@ -69,7 +73,9 @@ async def test_what_nobody_uses_has_no_capacity(limiter: RateLimiter, world: Wor
     assert world.dump() == before
 
 
-async def test_children_can_be_left_out(limiter: RateLimiter, repository: Repository) -> None:
+async def test_capacity_of_parents_only_leaves_children_out(
+    limiter: RateLimiter, repository: Repository
+) -> None:
     await repository.create_entity("org")
     await repository.create_entity("child", parent_id="org", cascade=True)
     await repository.create_entity("loner", parent_id="elsewhere", cascade=False)
@@ -92,7 +98,7 @@ async def test_an_entity_that_got_its_parent_after_its_first_use_is_a_child(
     assert found.entities == []
 
 
-async def test_stored_buckets_can_be_looked_at(
+async def test_stored_buckets_are_read_by_entity_resource_and_limit(
     limiter: RateLimiter, repository: Repository, clock: ManualClock
 ) -> None:
     await take(limiter, "a", rpm=10)

@@ -89,7 +89,7 @@ async def test_set_limits_and_set_config_write_the_same_record(
     assert await limiter.get_resource_defaults("gpt-3") == []
 
 
-async def test_what_is_deleted_is_gone_and_versions_count_on(
+async def test_a_deleted_config_is_gone_and_its_version_counts_on(
     limiter: RateLimiter, repository: Repository
 ) -> None:
     for _ in range(2):
@@ -131,7 +131,9 @@ async def test_config_versions_count_every_change_of_eight_threads(world: World)
     assert len(await world.repository.get_audit_events("key-1")) == 40
 
 
-async def test_listings_show_who_has_limits(limiter: RateLimiter, repository: Repository) -> None:
+async def test_listings_show_entities_and_resources_that_have_limits(
+    limiter: RateLimiter, repository: Repository
+) -> None:
     ids = sorted(f"key-{number}" for number in range(7))
     for entity_id in ids:
         await limiter.set_limits(entity_id, [RPM], "gpt-4")

@@ -17,7 +17,7 @@ def driver(store_kind: StoreKind) -> Driver:
     return ADMIN_DRIVERS[store_kind]
 
 
-async def test_what_is_deleted_is_gone_and_can_be_made_again(
+async def test_a_deleted_table_is_empty_when_it_is_made_again(
     world: World, repository: Repository, limiter: RateLimiter
 ) -> None:
     await repository.register_namespaces(["other", "deleted"])
@@ -40,7 +40,7 @@ async def test_what_is_deleted_is_gone_and_can_be_made_again(
         assert await again.get_audit_events("key-1") == []
 
 
-async def test_limits_that_were_deleted_are_not_remembered(
+async def test_limits_of_a_deleted_table_are_not_cached(
     repository: Repository, limiter: RateLimiter
 ) -> None:
     await repository.set_system_defaults([RPM])
@@ -52,14 +52,14 @@ async def test_limits_that_were_deleted_are_not_remembered(
 
 
 @pytest.mark.parametrize("store_kind", EMBEDDED, indirect=True)
-async def test_a_store_that_is_no_table_has_no_versions(repository: Repository) -> None:
+async def test_an_embedded_store_has_no_version_record(repository: Repository) -> None:
     assert await repository.get_version_record() is None
     with pytest.raises(InfrastructureError, match="has no version record"):
         await repository.set_version_record("1.0.0")
 
 
 @pytest.mark.parametrize("store_kind", ["dynamodb"], indirect=True)
-async def test_a_table_has_versions_that_are_introduced_and_replaced(
+async def test_the_version_record_of_a_table_is_made_and_replaced(
     repository: Repository,
 ) -> None:
     assert await repository.get_version_record() is None
@@ -87,7 +87,9 @@ async def test_a_table_has_versions_that_are_introduced_and_replaced(
 @pytest.mark.parametrize(
     "bad", [{"schema_version": None}, {"lambda_version": 3}, {"updated_by": b"me"}], ids=str
 )
-async def test_versions_are_texts(repository: Repository, bad: dict[str, Any]) -> None:
+async def test_a_version_that_is_no_text_is_refused(
+    repository: Repository, bad: dict[str, Any]
+) -> None:
     (field,) = bad
     with pytest.raises(ValidationError) as raised:
         await repository.set_version_record(**{"schema_version": "1.0.0", **bad})

@@ -46,7 +46,7 @@ async def test_an_entity_is_made_with_its_name_and_metadata(
     assert await repository.get_entity("nobody") is None
 
 
-async def test_what_is_returned_can_be_changed_without_changing_what_is_stored(
+async def test_changing_a_returned_entity_does_not_change_the_stored_one(
     repository: Repository,
 ) -> None:
     metadata = {"plan": "pro"}
@@ -60,7 +60,7 @@ async def test_what_is_returned_can_be_changed_without_changing_what_is_stored(
     assert event.details["metadata"] == {"plan": "pro"}
 
 
-async def test_an_id_is_taken_once(limiter: RateLimiter, world: World) -> None:
+async def test_an_entity_with_an_existing_id_is_refused(limiter: RateLimiter, world: World) -> None:
     await limiter.create_entity("key-1", "first")
     before = world.dump()
     with pytest.raises(EntityExistsError) as refused:
@@ -95,7 +95,7 @@ async def test_an_update_of_an_older_version_is_refused(limiter: RateLimiter, wo
     assert world.dump() == before
 
 
-async def test_of_two_updates_of_one_version_one_wins(world: World) -> None:
+async def test_one_of_eight_updates_of_one_version_wins(world: World) -> None:
     await world.repository.create_entity("key-1")
 
     def update(number: int) -> bool:
@@ -169,7 +169,9 @@ async def test_a_deletion_takes_limits_buckets_and_usage_and_leaves_the_record(
     ]
 
 
-async def test_a_deletion_of_nobody_does_nothing(limiter: RateLimiter, world: World) -> None:
+async def test_deleting_an_entity_that_does_not_exist_does_nothing(
+    limiter: RateLimiter, world: World
+) -> None:
     before = world.dump()
     await limiter.delete_entity("nobody")
     assert world.dump() == before
@@ -195,7 +197,7 @@ async def test_a_new_entity_cascades_at_once(world: World) -> None:
     assert len(await world.repository.get_buckets("org")) == 1
 
 
-async def test_children_are_listed(limiter: RateLimiter) -> None:
+async def test_children_of_an_entity_are_listed_in_order(limiter: RateLimiter) -> None:
     for entity_id in ("c", "a", "b"):
         await limiter.create_entity(entity_id, parent_id="org")
     await limiter.create_entity("other", parent_id="org-2")
@@ -219,7 +221,7 @@ async def test_each_change_of_an_entity_is_recorded(limiter: RateLimiter) -> Non
     ]
 
 
-async def test_events_are_read_in_pages(limiter: RateLimiter) -> None:
+async def test_audit_events_are_read_in_pages(limiter: RateLimiter) -> None:
     await limiter.create_entity("key-1")
     for number in range(6):
         await limiter.update_entity("key-1", name=f"name {number}")

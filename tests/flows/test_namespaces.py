@@ -42,7 +42,7 @@ async def test_a_repository_opens_the_default_namespace(repository: Repository) 
     assert repository.namespace_name == "default"
 
 
-async def test_a_name_is_registered_once(repository: Repository) -> None:
+async def test_registering_a_namespace_again_returns_its_id(repository: Repository) -> None:
     first = await repository.register_namespace("team-a")
     assert await repository.register_namespace("team-a") == first
     assert len(first) == 11

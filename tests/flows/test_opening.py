@@ -138,7 +138,7 @@ async def test_bad_options_are_refused_by_name(
     assert refused.value.field == field
 
 
-async def test_closing_twice_does_nothing(driver: Driver, tmp_path: Path) -> None:
+async def test_closing_a_repository_twice_does_nothing(driver: Driver, tmp_path: Path) -> None:
     repository = await open_repository(driver, url=f"sqlite:///{tmp_path / 'limits.db'}")
     limiter = limiter_on(repository, default_limits=[RPM])
     async with limiter:

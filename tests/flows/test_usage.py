@@ -63,7 +63,7 @@ async def test_usage_is_counted_by_hour_day_and_month(
     )
 
 
-async def test_corrections_count_and_refunds_do_not(limiter: RateLimiter) -> None:
+async def test_usage_counts_corrections_and_leaves_refunds_out(limiter: RateLimiter) -> None:
     async with limiter.acquire("key-1", "gpt-4", {"rpm": 1, "tpm": 100}) as lease:
         await lease.consume(tpm=50)
         await lease.adjust(tpm=-30)
@@ -88,7 +88,7 @@ async def test_a_refused_cascade_uses_nothing_at_any_level(
         assert (found.counters, found.total_events) == ({"rpm": used}, events)
 
 
-async def test_usage_is_found_by_resource_too(limiter: RateLimiter) -> None:
+async def test_usage_is_found_by_entity_and_by_resource(limiter: RateLimiter) -> None:
     await take(limiter, "a", "gpt-4", rpm=1)
     await take(limiter, "b", "gpt-4", rpm=2)
     await take(limiter, "a", "gpt-3", rpm=4)
@@ -98,7 +98,7 @@ async def test_usage_is_found_by_resource_too(limiter: RateLimiter) -> None:
     assert {shot.resource: shot.counters["rpm"] for shot in found} == {"gpt-4": 1, "gpt-3": 4}
 
 
-async def test_times_bound_the_windows_both_inclusive(
+async def test_usage_between_two_times_includes_both(
     limiter: RateLimiter, repository: Repository, clock: ManualClock
 ) -> None:
     for _ in range(4):
@@ -136,7 +136,9 @@ async def test_usage_is_read_in_pages(limiter: RateLimiter, clock: ManualClock) 
     assert found == everything
 
 
-async def test_a_summary_adds_up_what_was_used(limiter: RateLimiter, clock: ManualClock) -> None:
+async def test_a_usage_summary_adds_up_its_windows(
+    limiter: RateLimiter, clock: ManualClock
+) -> None:
     await take(limiter, rpm=10, tpm=100)
     clock.advance(HOUR_S)
     await take(limiter, rpm=20)
@@ -150,7 +152,7 @@ async def test_a_summary_adds_up_what_was_used(limiter: RateLimiter, clock: Manu
     assert (nothing.snapshot_count, nothing.total, nothing.min_window_start) == (0, {}, None)
 
 
-async def test_usage_outlives_the_bucket_that_it_was_counted_at(world: World) -> None:
+async def test_usage_stays_after_its_bucket_has_expired(world: World) -> None:
     """Buckets without limits of their own expire; their usage stays."""
     limiter = world.limiter()
     await take(limiter, rpm=5)

@@ -26,7 +26,7 @@ async def held(flow: Coroutine[Any, Any, Any]) -> Any:
     return await hold(asyncio.ensure_future(flow))
 
 
-async def test_what_is_held_ends_though_its_waiter_is_cancelled() -> None:
+async def test_held_work_ends_though_its_waiter_is_cancelled() -> None:
     ended: list[str] = []
 
     async def work() -> None:
@@ -101,7 +101,7 @@ async def test_only_the_timeout_that_expired_is_raised() -> None:
     assert not outer.expired()
 
 
-async def test_what_nobody_will_hear_of_is_undone() -> None:
+async def test_the_result_of_a_cancelled_drive_is_undone() -> None:
     undone: list[int] = []
 
     async def undo(value: int) -> None:

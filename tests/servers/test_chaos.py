@@ -80,7 +80,7 @@ def test_an_answer_of_its_own_never_reaches_the_server() -> None:
         visitor.connection.close()
 
 
-def test_the_same_seed_makes_the_same_plan() -> None:
+def test_one_seed_always_makes_one_plan() -> None:
     acts: list[Act] = [Reset(), DropAnswer()]
 
     def plan(seed: int, share: float) -> list[Act]:

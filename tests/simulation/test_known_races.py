@@ -88,7 +88,7 @@ def test_a_write_that_arrives_after_another_took_its_place_does_not_charge_again
     desk.do(story())
 
 
-def test_who_looks_before_it_takes_sees_that_the_bucket_is_spread() -> None:
+def test_a_client_that_reads_before_it_takes_sees_all_shards() -> None:
     desk = Desk(MemoryStore())
     desk.store.buckets.metered = True
     stranger = Desk(desk.store, desk.simulation)

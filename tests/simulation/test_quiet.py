@@ -129,7 +129,7 @@ def round_ms(seconds: float) -> float:
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
-def test_what_fits_is_admitted_and_the_wait_is_exact(first: int) -> None:
+def test_a_request_that_fits_is_admitted_and_a_told_wait_is_exact(first: int) -> None:
     refusals = 0
     for seed in range(first, first + CHUNK):
         quiet = Quiet(seed)
@@ -159,4 +159,4 @@ def test_the_simulation_detects_a_millisecond_or_a_millitoken_too_many(
 ) -> None:
     monkeypatch.setattr(target, mutant)
     with pytest.raises((AssertionError, ValueError)):
-        test_what_fits_is_admitted_and_the_wait_is_exact(0)
+        test_a_request_that_fits_is_admitted_and_a_told_wait_is_exact(0)

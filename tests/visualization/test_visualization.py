@@ -31,7 +31,7 @@ def test_a_grid_is_folded_to_the_width_and_loses_nothing() -> None:
     assert text.count("k") == 40
 
 
-def test_what_looks_like_markup_stays_as_it_is() -> None:
+def test_a_cell_that_looks_like_markup_is_printed_unchanged() -> None:
     text = TableRenderer().render(["Name"], [("[bold]:smile:[/bold]\x1b[31m",)])
     assert "| [bold]:smile:[/bold]\\x1b[31m |" in text
 
