@@ -30,7 +30,7 @@ from zae_limiter.flows.acquire.wait_queue import WaitQueues
 from zae_limiter.flows.config.cache import ConfigCache
 from zae_limiter.flows.scope import MAX_IMAGES, Scope
 from zae_limiter.local.bounded import Bounded
-from zae_limiter.local.single_flight import Readings
+from zae_limiter.local.single_flight import SingleFlight
 from zae_limiter.testing import ManualClock
 
 Driver = Literal["asyncio", "blocking"]
@@ -132,7 +132,7 @@ def stranger(repository: Repository, cache_ttl: float = 60) -> Repository:
     local = replace(
         inner.scope.local,
         config_cache=ConfigCache(cache_ttl),
-        config_reads=Readings(),
+        config_reads=SingleFlight(),
         wait_queues=WaitQueues(),
         images=Bounded(MAX_IMAGES),
     )

@@ -7,7 +7,7 @@ from dataclasses import replace
 from .core.models import BackendCapabilities, CacheStats
 from .flows.config.cache import ConfigCache
 from .flows.scope import Scope
-from .local.single_flight import Readings
+from .local.single_flight import SingleFlight
 from .opening import check_multiplier
 from .ports.repository_protocol import NamespaceRecord
 
@@ -79,5 +79,5 @@ class RepositoryBase:
             scope,
             namespace_id=record.namespace_id,
             settings=replace(scope.settings, bucket_ttl_multiplier=bucket_ttl_multiplier),
-            local=replace(scope.local, config_cache=cache, config_reads=Readings()),
+            local=replace(scope.local, config_cache=cache, config_reads=SingleFlight()),
         )

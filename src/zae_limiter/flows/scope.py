@@ -9,7 +9,7 @@ from typing import Protocol
 from ..core.bucket import Bucket, BucketAddress
 from ..core.writes import Absent, Outcome
 from ..local.bounded import Bounded
-from ..local.single_flight import Readings
+from ..local.single_flight import SingleFlight
 from ..ports.io import Io
 from ..ports.repository_protocol import RepositoryProtocol
 from .acquire.refusal_cache import RefusalCache
@@ -67,7 +67,7 @@ class LocalState:
     """
 
     config_cache: ConfigCache = field(default_factory=ConfigCache)
-    config_reads: Readings = field(default_factory=Readings)
+    config_reads: SingleFlight = field(default_factory=SingleFlight)
     images: BucketImages = field(default_factory=lambda: Bounded[BucketAddress, Bucket](MAX_IMAGES))
     shard_counts: Bounded[BucketAddress, int] = field(default_factory=lambda: Bounded(MAX_IMAGES))
     preferred_shards: Bounded[BucketAddress, int] = field(

@@ -1,8 +1,9 @@
-"""What several want to know at the same time is read once.
+"""Single-flight: tasks and threads that need the result of an equal call share one call.
 
-An interrupt may arrive between any two steps. A reading that stayed under way would stop
-everyone who joins it. So whoever may have begun one ends it whatever happens, and again if an
-interrupt came in the midst of ending it.
+The task that comes first makes the call and is the leader; tasks that come before the call has
+ended are its followers and wait for the result. An interrupt may arrive between any two steps,
+and a call that stayed registered would block its followers for ever. So a leader removes its call
+whatever happens, and a second time if an interrupt arrived while it did so.
 """
 
 from __future__ import annotations
@@ -12,74 +13,76 @@ from dataclasses import dataclass, field
 from typing import TypeVar, cast
 
 from ..ports.io import Io, Signal
-from .forks import forget_in_child, new_lock
+from .fork_safety import forget_in_child, new_lock
 
 T = TypeVar("T")
 
 
 @dataclass(slots=True, eq=False)
-class _Reading:
-    """One that is under way, and who waits for it. One that was given up has no outcome."""
+class _Call:
+    """A call under way. A cancelled call has neither a result nor a failure."""
 
-    waiting: list[Signal] = field(default_factory=list)
-    outcome: object = None
+    followers: list[Signal] = field(default_factory=list)
+    result: object = None
+    has_result: bool = False
     failure: Exception | None = None
 
 
-class Readings:
-    """Those under way in this process. Any number of threads and tasks may share one."""
+class SingleFlight:
+    """The calls under way in this process. Any number of threads and tasks may share it."""
 
     def __init__(self) -> None:
-        self._under_way: dict[Hashable, _Reading] = {}
+        self._calls: dict[Hashable, _Call] = {}
         self._lock = new_lock()
         forget_in_child(self)
 
-    async def share(self, io: Io, what: Hashable, read: Callable[[], Awaitable[T]]) -> T:
-        """Read something, or hear from who is reading it.
+    async def share(self, io: Io, key: Hashable, call: Callable[[], Awaitable[T]]) -> T:
+        """Make a call, or wait for the result of the call with the same key.
 
-        A reading that fails fails for all. If it is given up, one of those who wait begins
-        another.
+        A call that fails fails for all followers. If the leader is cancelled, a follower
+        becomes the next leader.
         """
         while True:
-            mine = _Reading()
+            mine = _Call()
             try:
-                joined = self._join(io, what, mine)
+                joined = self._join(io, key, mine)
                 if joined is None:
-                    mine.outcome = found = await read()
+                    mine.result = found = await call()
+                    mine.has_result = True
                     return found
             except Exception as error:
                 mine.failure = error
                 raise
             finally:
                 try:
-                    self._end(what, mine)
+                    self._end(key, mine)
                 except BaseException:
-                    self._end(what, mine)
+                    self._end(key, mine)
                     raise
-            theirs, signal = joined
+            leading, signal = joined
             await signal.wait(None)
-            if theirs.failure is not None:
-                raise theirs.failure
-            if theirs.outcome is not None:
-                return cast("T", theirs.outcome)
+            if leading.failure is not None:
+                raise leading.failure
+            if leading.has_result:
+                return cast("T", leading.result)
 
-    def _join(self, io: Io, what: Hashable, mine: _Reading) -> tuple[_Reading, Signal] | None:
-        """Wait for the one that is under way, or begin it."""
+    def _join(self, io: Io, key: Hashable, mine: _Call) -> tuple[_Call, Signal] | None:
+        """Follow the call under way, or register this one as leader and return None."""
         with self._lock:
-            theirs = self._under_way.setdefault(what, mine)
-            if theirs is mine:
+            leading = self._calls.setdefault(key, mine)
+            if leading is mine:
                 return None
             signal = io.signal()
-            theirs.waiting.append(signal)
-            return theirs, signal
+            leading.followers.append(signal)
+            return leading, signal
 
-    def _end(self, what: Hashable, mine: _Reading) -> None:
+    def _end(self, key: Hashable, mine: _Call) -> None:
         with self._lock:
-            if self._under_way.get(what) is mine:
-                del self._under_way[what]
-        for signal in mine.waiting:
+            if self._calls.get(key) is mine:
+                del self._calls[key]
+        for signal in mine.followers:
             signal.set()
 
     def forget(self) -> None:
-        """Forget who reads and who waits."""
-        self._under_way = {}
+        """Forget the calls, whose leaders and followers are threads of another process."""
+        self._calls = {}

@@ -6,7 +6,7 @@ import itertools
 import os
 import secrets
 
-from ..local.forks import forget_other_threads
+from ..local.fork_safety import forget_other_threads
 
 _client = secrets.token_hex(3)
 _numbers = itertools.count()

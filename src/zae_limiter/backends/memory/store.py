@@ -14,7 +14,7 @@ from ...core.apply import apply
 from ...core.bucket import Bucket
 from ...core.models import BackendCapabilities
 from ...core.writes import Outcome, Write
-from ...local.forks import free_in_child
+from ...local.fork_safety import free_in_child
 from .audit import MemoryAudit
 from .buckets import MemoryBuckets
 from .configs import MemoryConfigs

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from ...core.bucket import Bucket, BucketAddress, refill
 from ...core.judge import judge_shards
 from ...local.bounded import Bounded
-from ...local.forks import new_lock
+from ...local.fork_safety import new_lock
 
 MAX_REMEMBERED = 10_000
 DEFAULT_REFUSAL_TTL_SECONDS = 1.0

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from ...core.bucket import BucketAddress
-from ...local.forks import forget_in_child, new_lock
+from ...local.fork_safety import forget_in_child, new_lock
 from ...ports.io import Signal
 
 _REMEMBERED_NOTIFICATIONS = 64

@@ -19,7 +19,7 @@ from enum import Enum, auto
 
 from ...core.bucket import BucketAddress
 from ...core.exceptions import StorageUnavailable
-from ...local.forks import forget_in_child, new_lock
+from ...local.fork_safety import forget_in_child, new_lock
 from ...ports.io import Signal
 
 MAX_WAITING = 10_000

@@ -17,7 +17,7 @@ from ...core.hierarchy import SYSTEM_SLOT, ConfigSlot, shared_slots
 from ...core.models import CacheStats, OnUnavailableAction
 from ...core.validation import DEFAULT_RESOURCE
 from ...local.bounded import Bounded
-from ...local.forks import new_lock
+from ...local.fork_safety import new_lock
 from .entity_cache import Verdict, Verdicts
 from .resolution import Defaults, Named, Record, Resolution
 

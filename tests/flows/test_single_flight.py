@@ -1,4 +1,4 @@
-"""What several want to know at the same time is read once."""
+"""Tasks and threads that make equal calls at the same time share one call."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 
 from tests.drivers import Driver
 from tests.flows.crowd import Gate, in_thread, until
-from zae_limiter.local import single_flight as readings_module
-from zae_limiter.local.single_flight import Readings
+from zae_limiter.local import single_flight as single_flight_module
+from zae_limiter.local.single_flight import SingleFlight
 from zae_limiter.ports.io import Io
 from zae_limiter.runtime.asyncio_driver import AsyncioIo
 from zae_limiter.runtime.blocking import BlockingIo, run
@@ -22,12 +22,12 @@ from zae_limiter.runtime.blocking import BlockingIo, run
 
 @dataclass
 class Library:
-    """Something to read, behind a gate, and readers that are tasks or threads."""
+    """A value to read, behind a gate, and readers that are tasks or threads."""
 
     driver: Driver
     io: Io
     gate: Gate
-    readings: Readings = field(default_factory=Readings)
+    single_flight: SingleFlight = field(default_factory=SingleFlight)
     reads: int = 0
     failure: Exception | None = None
 
@@ -39,17 +39,17 @@ class Library:
             raise self.failure
         return count
 
-    def reader(self, what: str = "it") -> asyncio.Future[Any]:
-        work = self.readings.share(self.io, what, self.read)
+    def reader(self, key: str = "it") -> asyncio.Future[Any]:
+        work = self.single_flight.share(self.io, key, self.read)
         return asyncio.ensure_future(work) if self.driver == "asyncio" else in_thread(work)
 
-    async def readers(self, count: int, what: str = "it") -> list[asyncio.Future[Any]]:
-        """One who reads, behind the gate, and others who wait for it."""
+    async def readers(self, count: int, key: str = "it") -> list[asyncio.Future[Any]]:
+        """A leader that reads, behind the gate, and followers that wait for it."""
         self.gate.close()
-        begun = [self.reader(what)]
-        await until(lambda: what in self.readings._under_way)
-        begun += [self.reader(what) for _ in range(count - 1)]
-        await until(lambda: len(self.readings._under_way[what].waiting) == count - 1)
+        begun = [self.reader(key)]
+        await until(lambda: key in self.single_flight._calls)
+        begun += [self.reader(key) for _ in range(count - 1)]
+        await until(lambda: len(self.single_flight._calls[key].followers) == count - 1)
         return begun
 
 
@@ -58,22 +58,24 @@ async def library(request: pytest.FixtureRequest) -> AsyncIterator[Library]:
     driver: Driver = request.param
     made = Library(driver, AsyncioIo() if driver == "asyncio" else BlockingIo(), Gate(driver))
     yield made
-    assert not made.readings._under_way
+    assert not made.single_flight._calls
 
 
-async def test_all_who_ask_meanwhile_hear_of_one_reading(library: Library) -> None:
+async def test_calls_made_while_an_equal_call_is_under_way_get_its_result(library: Library) -> None:
     begun = await library.readers(8)
     library.gate.open()
     assert await asyncio.gather(*begun) == [1] * 8
     assert library.reads == 1
 
 
-async def test_who_asks_afterwards_reads_again(library: Library) -> None:
+async def test_a_call_made_after_an_equal_call_has_ended_is_a_call_of_its_own(
+    library: Library,
+) -> None:
     assert await library.reader() == 1
     assert await library.reader() == 2
 
 
-async def test_who_asks_for_something_else_does_not_wait(library: Library) -> None:
+async def test_a_call_with_another_key_does_not_wait(library: Library) -> None:
     begun = await library.readers(2)
     other = library.reader("another")
     await until(lambda: library.reads == 2)
@@ -81,7 +83,7 @@ async def test_who_asks_for_something_else_does_not_wait(library: Library) -> No
     assert await asyncio.gather(*begun, other) == [1, 1, 2]
 
 
-async def test_a_reading_that_fails_fails_for_all(library: Library) -> None:
+async def test_a_call_that_fails_fails_for_all_followers(library: Library) -> None:
     begun = await library.readers(4)
     library.failure = LookupError("gone")
     library.gate.open()
@@ -91,7 +93,23 @@ async def test_a_reading_that_fails_fails_for_all(library: Library) -> None:
     assert await library.reader() == 2
 
 
-async def test_if_a_reader_gives_up_another_reads() -> None:
+async def test_the_followers_of_a_call_without_a_value_get_none() -> None:
+    single_flight, io, gate = SingleFlight(), AsyncioIo(), asyncio.Event()
+    calls = 0
+
+    async def call() -> None:
+        nonlocal calls
+        calls += 1
+        await gate.wait()
+
+    begun = [asyncio.ensure_future(single_flight.share(io, "it", call)) for _ in range(3)]
+    await asyncio.sleep(0)
+    gate.set()
+    assert await asyncio.gather(*begun) == [None] * 3
+    assert calls == 1
+
+
+async def test_a_follower_makes_the_call_if_the_leader_is_cancelled() -> None:
     library = Library("asyncio", AsyncioIo(), Gate("asyncio"))
     library.gate.close()
     started = asyncio.Event()
@@ -101,12 +119,14 @@ async def test_if_a_reader_gives_up_another_reads() -> None:
         await asyncio.sleep(1000)
         return 0
 
-    first = asyncio.ensure_future(library.readings.share(library.io, "it", read_for_ever))
+    first = asyncio.ensure_future(library.single_flight.share(library.io, "it", read_for_ever))
     await started.wait()
     others = [library.reader() for _ in range(3)]
-    await until(lambda: len(library.readings._under_way["it"].waiting) == 3)
+    await until(lambda: len(library.single_flight._calls["it"].followers) == 3)
     first.cancel()
-    await until(lambda: library.reads == 1 and len(library.readings._under_way["it"].waiting) == 2)
+    await until(
+        lambda: library.reads == 1 and len(library.single_flight._calls["it"].followers) == 2
+    )
     library.gate.open()
     assert await asyncio.gather(*others) == [1, 1, 1]
     assert library.reads == 1
@@ -114,7 +134,7 @@ async def test_if_a_reader_gives_up_another_reads() -> None:
         await first
 
 
-async def test_who_gives_up_waiting_stops_nobody() -> None:
+async def test_a_follower_that_is_cancelled_stops_no_other() -> None:
     library = Library("asyncio", AsyncioIo(), Gate("asyncio"))
     begun = await library.readers(3)
     begun[1].cancel()
@@ -124,17 +144,18 @@ async def test_who_gives_up_waiting_stops_nobody() -> None:
 
 
 class Interrupt(BaseException):
-    """As Ctrl-C."""
+    """An interrupt, such as that of Ctrl-C."""
 
 
 def interrupted(after: int, call: Callable[[], object]) -> bool:
-    """Call, and raise an interrupt where Python lets signals in: as a function of the module
-    begins, or something that it called has returned. False if there were not that many places."""
+    """Make a call, and raise an interrupt at a place where Python lets signals in: where a
+    function of the module begins, or a function that it called has returned. False if there are
+    not so many places."""
     places = 0
 
     def profile(frame: FrameType, event: str, argument: object) -> None:
         nonlocal places
-        is_ours = frame.f_code.co_filename == readings_module.__file__
+        is_ours = frame.f_code.co_filename == single_flight_module.__file__
         if is_ours and event in ("call", "c_return"):
             places += 1
             if places == after:
@@ -150,15 +171,15 @@ def interrupted(after: int, call: Callable[[], object]) -> bool:
     return False
 
 
-def test_an_interrupt_anywhere_leaves_no_reading_behind() -> None:
-    readings, io = Readings(), BlockingIo()
+def test_an_interrupt_anywhere_leaves_no_call_behind() -> None:
+    single_flight, io = SingleFlight(), BlockingIo()
 
     async def read() -> int:
         return 1
 
     after = 0
-    while interrupted(after + 1, lambda: run(readings.share(io, "it", read))):
+    while interrupted(after + 1, lambda: run(single_flight.share(io, "it", read))):
         after += 1
-        assert not readings._under_way, after
+        assert not single_flight._calls, after
     assert after > 5
-    assert run(readings.share(io, "it", read)) == 1
+    assert run(single_flight.share(io, "it", read)) == 1
