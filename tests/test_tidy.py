@@ -39,8 +39,6 @@ SHARED_NAMES = {
     "LIMITS",
     "Names",
     "Place",
-    "Record",
-    "Records",
     "SCHEMA_VERSION",
     "START_MS",
     "Verdict",
@@ -61,8 +59,6 @@ PACKAGES_WITHOUT_DOCSTRING = {
     "backends",
     "backends.dynamodb",
     "core",
-    "flows.config",
-    "local",
     "ports",
     "runtime",
 }

@@ -1,4 +1,4 @@
-"""What looking for configuration asks of the table: calls and read units, asked of the server."""
+"""Calls and read units that a read of configuration takes, as the server bills them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RPM, TPM = Limit.per_minute("rpm", 100), Limit.per_minute("tpm", 100)
 
 
 class Asked(NamedTuple):
-    """Calls, and read units where the server reckons them as AWS does."""
+    """Calls, and read units if the server bills them as AWS does."""
 
     calls: float
     rcu: float | None
@@ -38,7 +38,7 @@ def asked(calls: float, rcu: float) -> Asked:
 
 
 class Client:
-    """A process of its own, and what it costs."""
+    """A process of its own that adds up the calls it makes."""
 
     def __init__(self, repository: Repository, clock: ManualClock) -> None:
         self.repository, self.scope, self.clock = repository, repository.scope, clock
@@ -51,7 +51,7 @@ class Client:
         return asked(bill.cost.calls, bill.cost.rcu)
 
     async def all_at_once(self, entity_ids: Sequence[str]) -> Asked:
-        """What it costs if as many ask at the same time."""
+        """Calls and units if all entities are asked for at the same time."""
 
         async def ask() -> None:
             asking = (resolve(self.scope, entity_id, "gpt-4") for entity_id in entity_ids)
@@ -72,12 +72,14 @@ async def client(request: pytest.FixtureRequest, table: OwnTable) -> AsyncIterat
         yield Client(repository, clock)
 
 
-async def test_the_first_read_of_a_process_takes_every_record_in_one_call(client: Client) -> None:
+async def test_the_first_read_of_a_process_brings_every_record_in_one_call(client: Client) -> None:
     assert await client.resolve("a") == asked(1, 5)
     assert await client.resolve("a") == asked(0, 0)
 
 
-async def test_a_new_entity_is_one_unit_while_what_all_share_is_fresh(client: Client) -> None:
+async def test_a_new_entity_costs_one_unit_while_shared_records_are_fresh(
+    client: Client,
+) -> None:
     await client.resolve("a")
     await client.repository.create_entity("b", parent_id="org", cascade=True)
     await client.repository.set_limits("c", [TPM], "gpt-4")
@@ -87,13 +89,15 @@ async def test_a_new_entity_is_one_unit_while_what_all_share_is_fresh(client: Cl
         assert await client.resolve(entity_id) == asked(1, 1)
 
 
-async def test_a_new_resource_is_read_with_what_the_entity_has_of_its_own(client: Client) -> None:
+async def test_a_new_resource_is_read_in_one_call_with_the_entity(
+    client: Client,
+) -> None:
     await client.resolve("a")
     assert await client.resolve("a", "gpt-5") == asked(1, 4)
     assert await client.resolve("b", "gpt-5") == asked(1, 1)
 
 
-async def test_what_all_share_is_read_again_once_in_a_lifetime(client: Client) -> None:
+async def test_shared_records_are_read_once_in_a_ttl(client: Client) -> None:
     assert await client.resolve("a") == asked(1, 5)
     client.clock.advance(30)
     assert await client.resolve("b") == asked(1, 1)
@@ -106,13 +110,13 @@ async def test_what_all_share_is_read_again_once_in_a_lifetime(client: Client) -
     assert await client.resolve("a") == asked(1, 5)
 
 
-async def test_reading_afresh_takes_every_record_in_one_call(client: Client) -> None:
+async def test_resolving_afresh_reads_every_record_in_one_call(client: Client) -> None:
     await client.resolve("a")
     assert await client.cost(resolve_afresh(client.scope, "a", "gpt-4")) == asked(1, 5)
     assert await client.resolve("a") == asked(0, 0)
 
 
-async def test_the_mode_of_outages_is_one_record_unless_it_is_fresh(client: Client) -> None:
+async def test_on_unavailable_is_one_read_unless_the_system_record_is_fresh(client: Client) -> None:
     assert await client.cost(resolve_on_unavailable(client.scope)) == asked(1, 1)
     assert await client.resolve("a") == asked(1, 4)
     assert await client.cost(resolve_on_unavailable(client.scope)) == asked(0, 0)
@@ -120,13 +124,12 @@ async def test_the_mode_of_outages_is_one_record_unless_it_is_fresh(client: Clie
     assert await client.cost(resolve_on_unavailable(client.scope)) == asked(1, 1)
 
 
-async def test_any_number_of_entities_read_what_they_share_once(client: Client) -> None:
+async def test_a_hundred_entities_read_their_shared_records_once(client: Client) -> None:
     await client.resolve("first")
     assert {await client.resolve(f"key-{number}") for number in range(100)} == {asked(1, 1)}
 
 
-async def test_who_ask_at_the_same_time_read_once(client: Client) -> None:
-    """First at an entity, then of what entities share."""
+async def test_tasks_that_ask_at_the_same_time_share_one_read(client: Client) -> None:
     assert await client.all_at_once(["a"] * 20) == asked(1, 5)
     client.clock.advance(30)
     entity_ids = [f"key-{number}" for number in range(20)]
@@ -137,7 +140,7 @@ async def test_who_ask_at_the_same_time_read_once(client: Client) -> None:
 
 
 class Partition:
-    """All that is stored of one entity, with as many configs as are wanted."""
+    """The partition of one entity, with as many configs as a test wants."""
 
     def __init__(self, store: DynamoStore, driver: Runner) -> None:
         self.store, self.run = store, driver.run
@@ -151,7 +154,7 @@ class Partition:
         )
 
     def copy(self, **changes: Any) -> None:
-        """Another record like the config."""
+        """Store another record like the config."""
         item = self.run(get(self.store, f"{NS}/ENTITY#key-1", "#CONFIG#gpt-4"))
         self.run(put(self.store, **{**item, **changes}))
 
@@ -183,8 +186,8 @@ def test_the_records_of_an_entity_are_one_query(partition: Partition) -> None:
     assert costs.units() == 1
 
 
-def test_what_else_is_stored_of_an_entity_is_not_looked_at(partition: Partition) -> None:
-    """Usage has no end, nor have audit records, which are elsewhere anyway."""
+def test_the_usage_of_an_entity_is_not_read_with_its_configs(partition: Partition) -> None:
+    """Usage grows without end. Audit records do too, but have a partition of their own."""
     for number in range(100):
         partition.copy(SK=f"#USAGE#gpt-4#2024-01-{number:02}", padding="x" * 1000)
     costs = Costs(partition.store)
@@ -195,7 +198,7 @@ def test_what_else_is_stored_of_an_entity_is_not_looked_at(partition: Partition)
 
 @pytest.mark.parametrize("name", ["Aaa", "aaa", "zzz"])
 def test_an_entity_with_many_configs_is_read_by_key(partition: Partition, name: str) -> None:
-    """Wherever the others stand, and though it is found out only by trying once."""
+    """Wherever the other configs stand. The first query finds out that there are many."""
     for number in range(FEW):
         partition.copy(SK=f"#CONFIG#{name}-{number}", resource=f"{name}-{number}")
     costs = Costs(partition.store)

@@ -5,17 +5,15 @@ from dataclasses import replace
 from typing import get_args
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.drivers import SHARED, World, limiter_on, take
 from zae_limiter import Limit, LimiterConfig, RateLimiter, Repository, ValidationError
-from zae_limiter.core.hierarchy import SYSTEM_SLOT, ConfigSlot
+from zae_limiter.core.hierarchy import SYSTEM_SLOT, ConfigSlot, Slots, shared_slots
 from zae_limiter.core.models import ConfigSource
 from zae_limiter.core.validation import DEFAULT_RESOURCE
-from zae_limiter.flows.config.cache import ConfigCache
-from zae_limiter.flows.config.entity_cache import Verdict
-from zae_limiter.flows.config.resolution import Defaults, Record, Resolution
+from zae_limiter.flows.config.cache import ConfigCache, RecordOwners
+from zae_limiter.flows.config.entity_cache import ResolvedEntry
+from zae_limiter.flows.config.resolution import Resolution, SharedRecord, shared_settings
 from zae_limiter.flows.config.resolve import resolve
 from zae_limiter.testing import ManualClock
 
@@ -28,7 +26,7 @@ async def capacity(limiter: RateLimiter, entity_id: str = "key-1", resource: str
     return (await limiter.available(entity_id, resource))["rpm"]
 
 
-async def test_a_record_is_remembered_for_its_lifetime(world: World) -> None:
+async def test_a_record_is_cached_for_one_ttl(world: World) -> None:
     here = limiter_on(world.stranger(cache_ttl=30))
     await world.repository.set_system_defaults(rpm(1))
     assert await capacity(here) == 1
@@ -39,7 +37,7 @@ async def test_a_record_is_remembered_for_its_lifetime(world: World) -> None:
     assert await capacity(here) == 2
 
 
-async def test_absence_is_remembered_too(world: World) -> None:
+async def test_the_absence_of_a_record_is_cached_for_one_ttl(world: World) -> None:
     here = limiter_on(world.stranger(cache_ttl=30), default_limits=rpm(1))
     assert await capacity(here) == 1
     await world.repository.set_limits("key-1", rpm(2), "gpt-4")
@@ -49,14 +47,14 @@ async def test_absence_is_remembered_too(world: World) -> None:
     assert await capacity(here) == 2
 
 
-async def test_without_a_lifetime_nothing_is_remembered(world: World) -> None:
+async def test_a_cache_with_a_ttl_of_zero_keeps_nothing(world: World) -> None:
     here = limiter_on(world.stranger(cache_ttl=0))
     for number in range(1, 4):
         await world.repository.set_system_defaults(rpm(number))
         assert await capacity(here) == number
 
 
-async def test_a_cascade_is_remembered_as_long_as_the_limits(world: World) -> None:
+async def test_a_cascade_is_cached_for_one_ttl(world: World) -> None:
     here = limiter_on(world.stranger(cache_ttl=30))
     await world.repository.set_system_defaults(rpm(10))
     await take(here, rpm=1)
@@ -69,7 +67,7 @@ async def test_a_cascade_is_remembered_as_long_as_the_limits(world: World) -> No
     assert len(await world.repository.get_buckets("org")) == 1
 
 
-async def test_forgetting_everything_reads_everything_again(world: World) -> None:
+async def test_invalidating_everything_reads_everything_again(world: World) -> None:
     repository = world.stranger()
     here = limiter_on(repository)
     await world.repository.set_system_defaults(rpm(1))
@@ -82,7 +80,7 @@ async def test_forgetting_everything_reads_everything_again(world: World) -> Non
     assert await capacity(here) == 3
 
 
-async def test_forgetting_an_entity_or_a_resource_keeps_the_others(world: World) -> None:
+async def test_invalidating_an_entity_or_a_resource_keeps_all_other_entries(world: World) -> None:
     here = limiter_on(world.stranger())
     pairs = [(entity, resource) for entity in ("a", "b") for resource in ("x", "y")]
 
@@ -106,7 +104,7 @@ async def test_forgetting_an_entity_or_a_resource_keeps_the_others(world: World)
     assert await remembered() == [4, 3, 4, 1]
 
 
-async def test_what_all_share_is_remembered_for_its_lifetime_whoever_asks(world: World) -> None:
+async def test_a_shared_record_is_cached_for_one_ttl_whichever_entity_asks(world: World) -> None:
     here = limiter_on(world.stranger(cache_ttl=30))
     await world.repository.set_system_defaults(rpm(1))
     assert await capacity(here, "a") == 1
@@ -118,7 +116,7 @@ async def test_what_all_share_is_remembered_for_its_lifetime_whoever_asks(world:
 
 
 @pytest.mark.parametrize("level", get_args(ConfigSource))
-async def test_a_change_at_any_level_arrives_within_the_lifetime_whenever_the_others_were_read(
+async def test_a_change_at_any_level_arrives_within_the_ttl_whenever_other_records_were_read(
     world: World, level: ConfigSource
 ) -> None:
     """`first` is known since the beginning, `late` since a while after."""
@@ -148,8 +146,9 @@ async def test_a_change_at_any_level_arrives_within_the_lifetime_whenever_the_ot
     assert await capacity(here, "late") == 2
 
 
-async def test_what_is_known_of_an_entity_outlives_what_all_share(world: World) -> None:
-    """Which is read again by the first who needs it, and by nobody else."""
+async def test_an_entry_outlives_stale_shared_records_which_are_read_again_once(
+    world: World,
+) -> None:
     await world.repository.set_system_defaults(rpm(1))
     await world.repository.create_entity("late", parent_id="org", cascade=True)
     await world.repository.set_limits("own", rpm(3))
@@ -212,11 +211,11 @@ async def test_statistics_count_hits_misses_and_records(
 
 
 @pytest.mark.parametrize("at_most", [10, 1])
-async def test_entities_without_records_are_told_from_those_that_have_some(
+async def test_owners_of_records_get_their_own_limits_and_other_entities_the_shared_ones(
     world: World, monkeypatch: pytest.MonkeyPatch, at_most: int
 ) -> None:
-    """Also where there are too many of these to be remembered."""
-    monkeypatch.setattr("zae_limiter.flows.config.resolve._MAX_NAMED", at_most)
+    """Whether the store lists the owners or there are too many of them."""
+    monkeypatch.setattr("zae_limiter.flows.config.resolve._MAX_OWNERS", at_most)
     await world.repository.set_system_defaults(rpm(100))
     await world.repository.set_limits("key-1", rpm(7), "gpt-4")
     await world.repository.create_entity("key-2", parent_id="key-1", cascade=True)
@@ -226,7 +225,7 @@ async def test_entities_without_records_are_told_from_those_that_have_some(
 
 
 @pytest.mark.parametrize("store_kind", ["sqlite"])
-async def test_a_file_is_not_asked_for_each_entity_that_has_no_records(
+async def test_sqlite_is_not_read_for_an_entity_without_records(
     limiter: RateLimiter, repository: Repository, clock: ManualClock
 ) -> None:
     await repository.set_system_defaults(rpm(100))
@@ -250,57 +249,33 @@ async def test_a_warm_acquire_reads_no_configuration(world: World) -> None:
     assert world.repository.get_cache_stats().misses == misses
 
 
-NOBODY = Resolution(None, None, None, None, False)
+PLAIN = Resolution(None, None, None, None, False)
 
 
-def kept(cache: ConfigCache, entity_id: str, since_ms: int, until_ms: int) -> Verdict:
-    """What the cache makes of a verdict."""
-    verdict = Verdict("gpt-4", since_ms, until_ms, NOBODY)
-    cache.keep(cache.generation, entity_id, verdict, since_ms)
-    found = cache.verdict(entity_id, "gpt-4")
-    assert found is not None
-    return found
-
-
-def test_records_are_bounded() -> None:
+def test_shared_records_are_bounded() -> None:
     cache = ConfigCache(ttl_seconds=60, max_entries=10)
-    places = [ConfigSlot(resource=f"model-{number}") for number in range(1_000)]
+    places = tuple(ConfigSlot(resource=f"model-{number}") for number in range(1_000))
     for slot in places:
-        cache.keep_records(0, {slot: Record(0, LimiterConfig())})
+        cache.keep_records(0, {slot: SharedRecord(0, LimiterConfig())})
     assert cache.stats().size == 10
-    assert list(cache.records(places, 59_999)) == places[-10:]
+    assert list(cache.records(places, 59_999)) == [*places[-10:]]
     assert cache.records(places, 60_000) == {}
 
 
-def test_entities_that_come_at_about_the_same_time_share_a_verdict() -> None:
-    cache = ConfigCache(ttl_seconds=64)
-    first = kept(cache, "a", 0, 64_000)
-    assert kept(cache, "b", 1_000, 65_000) is first
-    assert kept(cache, "c", 1_001, 65_001) is not first
-
-
-@given(moments=st.lists(st.tuples(st.integers(0, 300_000), st.integers(0, 60_000)), max_size=30))
-def test_a_shared_verdict_never_lasts_longer(moments: list[tuple[int, int]]) -> None:
-    cache = ConfigCache(ttl_seconds=60)
-    for number, (since_ms, known_for_ms) in enumerate(moments):
-        until_ms = since_ms + 60_000 - known_for_ms
-        found = kept(cache, f"key-{number}", since_ms, until_ms)
-        assert since_ms - 60_000 // 64 <= found.since_ms <= since_ms
-        assert until_ms - 60_000 // 64 <= found.until_ms <= until_ms
-
-
-def test_nothing_is_kept_over_a_change() -> None:
+def test_a_read_from_before_an_invalidation_is_not_kept() -> None:
     cache = ConfigCache()
     generation = cache.generation
-    cache.invalidate("somebody")
-    cache.keep(generation, "key-1", Verdict("gpt-4", 0, 60_000, NOBODY), 0)
-    cache.keep_records(generation, {SYSTEM_SLOT: Record(0, None)})
-    cache.keep_defaults(generation, "gpt-4", Defaults(0, NOBODY))
+    cache.invalidate("some-entity")
+    cache.keep_entry(generation, "key-1", ResolvedEntry("gpt-4", 0, 60_000, PLAIN), 0)
+    cache.keep_records(generation, {SYSTEM_SLOT: SharedRecord(0, None)})
+    cache.keep_owners(generation, RecordOwners(0, frozenset()))
     assert cache.stats().size == 0
-    assert cache.shared("gpt-4", 0) == {}
+    assert cache.entry("key-1", "gpt-4") is None
+    assert cache.records((SYSTEM_SLOT,), 0) == {}
+    assert cache.owners(0) is None
 
 
-async def test_a_clock_that_is_put_back_makes_nothing_last_longer(world: World) -> None:
+async def test_a_clock_that_steps_back_keeps_no_record_beyond_its_ttl(world: World) -> None:
     here = limiter_on(world.stranger(cache_ttl=30))
     await world.repository.set_system_defaults(rpm(1))
     assert await capacity(here) == 1
@@ -312,17 +287,16 @@ async def test_a_clock_that_is_put_back_makes_nothing_last_longer(world: World) 
     assert await capacity(here) == 3
 
 
-async def test_entities_without_records_of_their_own_share_what_was_decided(world: World) -> None:
+async def test_entities_without_records_of_their_own_share_one_resolution(world: World) -> None:
     await world.repository.set_system_defaults(rpm(1))
     scope = world.scope
     first, second = [await resolve(scope, entity, "gpt-4") for entity in ("a", "b")]
     assert first is second
-    shared = scope.local.config_cache.shared("gpt-4", scope.io.now_ms())
-    assert isinstance(shared, Defaults)
-    assert shared.resolution is first
+    records = scope.local.config_cache.records(shared_slots("gpt-4"), scope.io.now_ms())
+    assert shared_settings("gpt-4", *records.values()).resolution is first
 
 
-async def test_namespaces_of_one_store_remember_apart(world: World) -> None:
+async def test_namespaces_of_one_store_have_caches_of_their_own(world: World) -> None:
     await world.repository.register_namespace("other")
     other = await world.repository.namespace("other")
     await world.repository.set_system_defaults(rpm(1))
@@ -334,8 +308,8 @@ async def test_namespaces_of_one_store_remember_apart(world: World) -> None:
 
 
 @pytest.mark.parametrize("store_kind", SHARED, indirect=True)
-async def test_a_read_that_a_change_overtakes_is_not_remembered(world: World) -> None:
-    """Only asyncio interleaves them in one thread, but any thread may do so too."""
+async def test_a_read_that_a_change_overtakes_is_not_kept(world: World) -> None:
+    """Only asyncio interleaves the two in one thread, but two threads may do so anywhere."""
     repository = world.repository
     limiter = world.limiter()
     await repository.set_system_defaults(rpm(1))
@@ -363,8 +337,7 @@ async def test_a_read_that_a_change_overtakes_is_not_remembered(world: World) ->
     assert await capacity(limiter) == 2
 
 
-async def test_who_asks_after_a_change_does_not_hear_what_was_read_before() -> None:
-    """Though that reading has not ended yet."""
+async def test_a_task_that_asks_after_a_change_does_not_join_a_read_from_before() -> None:
     async with await Repository.open(url="memory://") as repository:
         await repository.set_system_defaults(rpm(1))
         scope, limiter = repository.scope, RateLimiter(repository)
@@ -398,16 +371,16 @@ async def test_who_asks_after_a_change_does_not_hear_what_was_read_before() -> N
 
 
 class Interrupted(ConfigCache):
-    """Another thread changes something when a flow has asked for what is known."""
+    """A cache that another thread invalidates as soon as a flow has asked it."""
 
-    def shared(self, resource: str, now_ms: int) -> Defaults | dict[ConfigSlot, Record]:
-        found = super().shared(resource, now_ms)
+    def records(self, slots: Slots, now_ms: int) -> dict[ConfigSlot, SharedRecord]:
+        found = super().records(slots, now_ms)
         self.invalidate()
         return found
 
 
 @pytest.mark.parametrize("store_kind", ["memory"], indirect=True)
-async def test_what_was_known_before_a_change_is_not_remembered_after_it(world: World) -> None:
+async def test_a_resolution_from_before_an_invalidation_is_not_kept(world: World) -> None:
     scope = replace(world.scope, local=replace(world.scope.local, config_cache=Interrupted()))
     await resolve(scope, "key-1", "gpt-4")
     assert scope.local.config_cache.stats().size == 0

@@ -54,7 +54,7 @@ def test_each_acquire_is_one_call_however_many_entities_there_are(entities: int)
         opened.set_system_defaults(LIMITS)
         assert isinstance(opened.scope.store, MemoryStore)
         store = CountingStore(opened.scope.store)
-        # As a process that is not where the buckets are.
+        # The memory store would show its buckets. Other processes remember images of them.
         images: Any = Bounded(MAX_IMAGES)
         scope = replace(opened.scope, store=store, local=replace(opened.scope.local, images=images))
         limiter = SyncRateLimiter(SyncRepository(scope, opened.namespace_name, owns_store=False))

@@ -131,10 +131,10 @@ async def test_a_change_made_here_is_in_force_at_once(
 
 @pytest.mark.parametrize("store_kind", SHARED, indirect=True)
 @pytest.mark.parametrize("level", LEVELS, ids=[name for name, _, _ in LEVELS])
-async def test_a_change_made_elsewhere_reaches_a_busy_bucket_within_the_cache_s_lifetime(
+async def test_a_change_made_elsewhere_reaches_a_busy_bucket_within_the_ttl(
     world: World, level: tuple[str, Set, Set]
 ) -> None:
-    """The bucket is used all the time, so nothing but the change can have renewed it."""
+    """The bucket is used all the time, so that only the change can have renewed it."""
     source, set_limits, _ = level
     await world.repository.set_system_defaults(rpm(60))
     limiter = world.limiter()
@@ -153,7 +153,7 @@ async def test_a_change_made_elsewhere_reaches_a_busy_bucket_within_the_cache_s_
 
 
 @pytest.mark.parametrize("store_kind", SHARED, indirect=True)
-async def test_limits_that_were_removed_elsewhere_are_gone_within_the_cache_s_lifetime(
+async def test_limits_that_were_removed_elsewhere_are_gone_within_the_ttl(
     world: World,
 ) -> None:
     other = await world.open()
@@ -171,7 +171,7 @@ async def test_limits_that_were_removed_elsewhere_are_gone_within_the_cache_s_li
 
 
 @pytest.mark.parametrize("store_kind", SHARED, indirect=True)
-async def test_limits_that_were_raised_elsewhere_are_in_force_within_the_cache_s_lifetime(
+async def test_limits_that_were_raised_elsewhere_are_in_force_within_the_ttl(
     world: World,
 ) -> None:
     other = await world.open()
@@ -219,7 +219,7 @@ async def test_a_limit_that_is_added_starts_full_and_one_that_is_removed_is_gone
     assert await balance(repository) == {"tpm": 399_000}
 
 
-async def test_a_refusal_puts_changed_limits_in_force_too(world: World) -> None:
+async def test_a_refusal_puts_changed_limits_in_force(world: World) -> None:
     repository, limiter = world.repository, world.limiter()
     await repository.set_system_defaults(rpm(60))
     await take(limiter, rpm=10)
@@ -229,7 +229,7 @@ async def test_a_refusal_puts_changed_limits_in_force_too(world: World) -> None:
     assert await balance(repository) == {"rpm": 5_000}
 
 
-async def test_a_client_with_an_old_cache_adopts_new_limits_instead_of_fighting(
+async def test_a_client_with_a_stale_cache_adopts_the_new_limits_of_a_bucket(
     world: World,
 ) -> None:
     old, new = limiter_on(world.stranger()), world.limiter()
@@ -245,7 +245,7 @@ async def test_a_client_with_an_old_cache_adopts_new_limits_instead_of_fighting(
     assert not refused.value.retryable
 
 
-async def test_a_limit_that_was_removed_elsewhere_can_be_asked_until_that_is_known(
+async def test_a_limit_that_was_removed_elsewhere_is_refused_once_the_client_reads_the_bucket(
     world: World,
 ) -> None:
     old, new = limiter_on(world.stranger()), world.limiter()

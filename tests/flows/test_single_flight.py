@@ -121,14 +121,14 @@ async def test_a_follower_makes_the_call_if_the_leader_is_cancelled() -> None:
 
     first = asyncio.ensure_future(library.single_flight.share(library.io, "it", read_for_ever))
     await started.wait()
-    others = [library.reader() for _ in range(3)]
+    followers = [library.reader() for _ in range(3)]
     await until(lambda: len(library.single_flight._calls["it"].followers) == 3)
     first.cancel()
     await until(
         lambda: library.reads == 1 and len(library.single_flight._calls["it"].followers) == 2
     )
     library.gate.open()
-    assert await asyncio.gather(*others) == [1, 1, 1]
+    assert await asyncio.gather(*followers) == [1, 1, 1]
     assert library.reads == 1
     with pytest.raises(asyncio.CancelledError):
         await first

@@ -1,4 +1,4 @@
-"""Two namespaces of one repository never meet, whatever their clients ask at the same time."""
+"""Two namespaces of one repository never meet, whatever both ask at the same time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Question = Callable[["Tenant"], Awaitable[object]]
 
 @dataclass
 class Tenant:
-    """A namespace whose entities, parents and resources have the names that the other's have."""
+    """A namespace whose entities, parents and resources are named like those of the other."""
 
     repository: Repository
     capacity: int
@@ -57,7 +57,7 @@ async def tenants(world: World) -> list[Tenant]:
 
 
 def begin(world: World, work: Awaitable[Any]) -> asyncio.Future[Any]:
-    """A task, or a thread of its own."""
+    """Begin a task, or a thread of its own."""
     if world.driver == "asyncio":
         return asyncio.ensure_future(work)
     return in_thread(cast(Any, work))
@@ -66,7 +66,7 @@ def begin(world: World, work: Awaitable[Any]) -> asyncio.Future[Any]:
 async def ask_together(
     world: World, tenants: Sequence[Tenant], question: Question
 ) -> list[set[str]]:
-    """The different answers that each tenant got from callers who all asked at the same time."""
+    """The different answers that each tenant got to calls made at the same time."""
     calls = []
     for _ in range(CALLERS):
         calls.append([begin(world, question(tenant)) for tenant in tenants])
@@ -176,7 +176,7 @@ async def test_a_tight_tenant_is_not_admitted_by_the_limits_of_a_loose_one(
 
 
 class GatedConfigs:
-    """Configuration whose reads have happened before they wait at a gate."""
+    """Configuration whose reads wait at a gate after they have happened."""
 
     def __init__(self, inner: Configs, gate: Gate) -> None:
         self._inner = inner
@@ -196,7 +196,7 @@ class GatedConfigs:
 
 
 class GatedStore:
-    """A store with such configuration."""
+    """A store whose configuration waits at a gate."""
 
     def __init__(self, inner: RepositoryProtocol, configs: GatedConfigs) -> None:
         self._inner = inner
@@ -217,7 +217,7 @@ async def test_two_repositories_of_a_namespace_share_no_read_from_before_a_chang
     origin = type(inner)(replace(inner.scope, store=store), "tight", owns_store=False)
     wrapped = cast(Repository, Awaited(origin) if isinstance(tight, Awaited) else origin)
     first, second = await wrapped.namespace("tight"), await wrapped.namespace("tight")
-    # Both have forgotten something once, so that nothing but who reads tells them apart.
+    # Both caches are then of one generation, so that only their repository tells them apart.
     await first.invalidate_config_cache()
     gate.close()
     early = begin(world, first.resolve_limits("key", "gpt-4"))

@@ -167,11 +167,11 @@ class _TrueConfigs:
         return await self._configs.read(namespace_id, slots, entity_id)
 
     async def entities_with_records(self, namespace_id: str, at_most: int) -> frozenset[str] | None:
-        """As a store tells that knows."""
+        """List them, as SQLite does."""
         slots = [slot for owner, slot in self._tables.configs if owner == namespace_id]
-        named = {slot.entity_id for slot in slots if slot.entity_id is not None}
-        named |= {name for owner, name in self._tables.entities if owner == namespace_id}
-        return frozenset(named) if len(named) <= at_most else None
+        owners = {slot.entity_id for slot in slots if slot.entity_id is not None}
+        owners |= {name for owner, name in self._tables.entities if owner == namespace_id}
+        return frozenset(owners) if len(owners) <= at_most else None
 
     async def write(
         self, namespace_id: str, slot: ConfigSlot, change: LimiterConfig, event: AuditEvent

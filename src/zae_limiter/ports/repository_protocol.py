@@ -72,8 +72,8 @@ class Configs(Protocol):
 
     async def entities_with_records(self, namespace_id: str, at_most: int) -> frozenset[str] | None:
         """Return the entities that have any record of their own: a configuration, or the entity's
-        own record. Returns None if there are more than `at_most`, if the store cannot tell, or if
-        reading each entity is cheap there."""
+        own record. Returns None if there are more than `at_most`, or if the store cannot list them
+        in one cheap and consistent read."""
 
     async def write(
         self, namespace_id: str, slot: ConfigSlot, change: LimiterConfig, event: AuditEvent

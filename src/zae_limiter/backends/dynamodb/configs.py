@@ -65,7 +65,7 @@ class DynamoConfigs:
         return _by_key(items)
 
     async def entities_with_records(self, namespace_id: str, at_most: int) -> None:
-        # Only an index could tell, and indexes come after what they tell of.
+        # Only an index could list them. Its reads are not consistent and would miss new owners.
         return None
 
     async def write(

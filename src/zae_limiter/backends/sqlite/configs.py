@@ -25,7 +25,7 @@ _SELECT_SLOT = f"""
 _SELECT_ENTITY = f"""
     SELECT NULL, {ENTITY_COLUMNS} FROM entities WHERE namespace_id = ? AND entity_id = ?
 """
-_SELECT_NAMED = """
+_SELECT_OWNERS = """
     SELECT entity_id FROM (
         SELECT entity_id FROM configs WHERE namespace_id = ? AND entity_id > '' LIMIT ?
     ) UNION ALL SELECT entity_id FROM (
@@ -87,7 +87,7 @@ class SqliteConfigs:
 
     async def entities_with_records(self, namespace_id: str, at_most: int) -> frozenset[str] | None:
         some = (namespace_id, at_most + 1)
-        rows = await self._connection.select(_SELECT_NAMED, (*some, *some))
+        rows = await self._connection.select(_SELECT_OWNERS, (*some, *some))
         return None if len(rows) > at_most else frozenset(entity_id for (entity_id,) in rows)
 
     async def write(

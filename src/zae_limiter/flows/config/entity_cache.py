@@ -1,23 +1,31 @@
-"""What was decided for each entity and resource, in little space."""
+"""The resolutions of each entity, in little space.
+
+A process may see a million entities, nearly all without records of their own. Such an entity takes
+a place in a dict and a place in a ring, and nothing else: its entry is one object for all
+entities that were resolved to the same within a 64th of the TTL.
+"""
 
 from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
 
+from ...local.bounded import Bounded
 from .resolution import Resolution
 
-# What comes with limits of its own takes about so many times the space of what does not.
+# An entity with limits of its own takes about ten times the space of an entity without.
 OWN_WEIGHT = 10
+# Entries whose times differ by at most this part of the TTL become one.
+_STEPS_PER_TTL = 64
+_MAX_SHARED = 4096
 
 
 @dataclass(slots=True, eq=False)
-class Verdict:
-    """A decision about a resource. Entities for which it is the same, and that came at about
-    the same time, share one.
+class ResolvedEntry:
+    """A resolution with its times.
 
-    `since_ms`: when the entity's own records were read. `until_ms`: until when all records
-    that it rests on are fresh.
+    `since_ms`: when the entity's own records were read. `until_ms`: until when all records that
+    it rests on are fresh.
     """
 
     resource: str
@@ -27,23 +35,23 @@ class Verdict:
 
     @property
     def weight(self) -> int:
-        """How much of the space it counts for."""
+        """How many places of the cache the entry counts for."""
         return OWN_WEIGHT if self.resolution.has_own_limits else 1
 
 
-# What is held of an entity of which nothing is left, until the ring comes to it.
-_FORGOTTEN: dict[str, Verdict] = {}
+# An entity whose entries were discarded holds this until the sweep comes to it. Without this, its
+# id would enter the ring once more each time that the entity comes back.
+_EMPTY: dict[str, ResolvedEntry] = {}
 
 
-class Verdicts:
-    """Verdicts by entity and resource. When there are too many, the oldest entities go first.
+class EntityCache:
+    """Entries by entity and resource. If there are too many, the oldest entities go first.
 
-    Most entities come for one resource. Such a one takes a place in a dict and a place in a
-    ring, and nothing else of its own. With every verdict that is put, the next entity of the ring
-    is looked at, and another one if that leaves, so that those leave in time of which nothing
-    is fresh.
+    Most entities use one resource and hold its entry; an entity with more holds a dict. Each `put`
+    sweeps the next entity of the ring, and another if that one leaves, so that stale entries leave
+    in time and no `put` takes long.
 
-    Any number of threads may read; whoever changes it holds a lock.
+    Any number of threads may read; a thread that changes the cache holds a lock.
     """
 
     def __init__(self, max_entries: int, ttl_ms: int) -> None:
@@ -51,40 +59,41 @@ class Verdicts:
         self._max_entries = max_entries
         self._room = max_entries
         self._size = 0
-        self._held: dict[str, Verdict | dict[str, Verdict]] = {}
+        self._held: dict[str, ResolvedEntry | dict[str, ResolvedEntry]] = {}
         self._ring: deque[str] = deque()
+        self._latest: Bounded[tuple[str, Resolution], ResolvedEntry] = Bounded(_MAX_SHARED)
 
     def __len__(self) -> int:
         return self._size
 
-    def get(self, entity_id: str, resource: str) -> Verdict | None:
-        """The verdict, if it is remembered; it may be out of date."""
+    def get(self, entity_id: str, resource: str) -> ResolvedEntry | None:
+        """Find an entry, which may be stale."""
         held = self._held.get(entity_id)
         if isinstance(held, dict):
             return held.get(resource)
         return held if held is not None and held.resource == resource else None
 
-    def put(self, entity_id: str, verdict: Verdict, now_ms: int) -> None:
-        """Remember a verdict, and forget some that are out of date."""
-        resource, held = verdict.resource, self._held.get(entity_id)
-        replaced = self.get(entity_id, resource)
+    def put(self, entity_id: str, entry: ResolvedEntry, now_ms: int) -> None:
+        """Add or replace an entry, and sweep."""
+        resource, held = entry.resource, self._held.get(entity_id)
+        entry, replaced = self._shared(entry), self.get(entity_id, resource)
         if held is None:
             self._ring.append(entity_id)
         if replaced is not None:
             self._count(replaced, -1)
-        self._count(verdict, 1)
+        self._count(entry, 1)
         if not held or held is replaced:
-            self._held[entity_id] = verdict
+            self._held[entity_id] = entry
         elif isinstance(held, dict):
-            # The oldest come first.
+            # Taken out first: the dict is in order of age, for the sweep.
             held.pop(resource, None)
-            held[resource] = verdict
+            held[resource] = entry
         else:
-            self._held[entity_id] = {held.resource: held, resource: verdict}
+            self._held[entity_id] = {held.resource: held, resource: entry}
         self._tidy(now_ms)
 
     def discard(self, entity_id: str, resource: str | None = None) -> None:
-        """Forget one verdict of an entity, or all of them."""
+        """Drop an entity's entry for a resource, or all of its entries."""
         held = self._held.get(entity_id)
         if isinstance(held, dict):
             for name in [*held] if resource is None else [resource]:
@@ -92,22 +101,36 @@ class Verdicts:
                     self._count(held.pop(name), -1)
         elif held is not None and resource in (None, held.resource):
             self._count(held, -1)
-            self._held[entity_id] = _FORGOTTEN
+            self._held[entity_id] = _EMPTY
 
-    def discard_everywhere(self, resource: str) -> None:
-        """Forget the verdicts about this resource."""
+    def discard_resource(self, resource: str) -> None:
+        """Drop the entries of all entities for a resource."""
         for entity_id in self._ring:
             self.discard(entity_id, resource)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Drop every entry."""
         self._held.clear()
         self._ring.clear()
+        self._latest.clear()
         self._room, self._size = self._max_entries, 0
 
-    def _count(self, verdict: Verdict, change: int) -> None:
+    def _shared(self, entry: ResolvedEntry) -> ResolvedEntry:
+        """Find an entry that says the same and ends a little earlier, or keep this one."""
+        key, step_ms = (entry.resource, entry.resolution), self._ttl_ms // _STEPS_PER_TTL
+        latest = self._latest.get(key)
+        if (
+            latest is not None
+            and 0 <= entry.since_ms - latest.since_ms <= step_ms
+            and 0 <= entry.until_ms - latest.until_ms <= step_ms
+        ):
+            return latest
+        self._latest.put(key, entry)
+        return entry
+
+    def _count(self, entry: ResolvedEntry, change: int) -> None:
         self._size += change
-        self._room -= change * verdict.weight
+        self._room -= change * entry.weight
 
     def _tidy(self, now_ms: int) -> None:
         ring = self._ring
@@ -120,8 +143,7 @@ class Verdicts:
             del self._held[ring.popleft()]
 
     def _sweep(self, now_ms: int) -> bool:
-        """Look at the next entity of the ring, at its oldest verdict if it has several, and say
-        whether it left."""
+        """Drop the oldest entry of the next entity if it is stale. True if the entity left."""
         if not self._ring:
             return False
         entity_id = self._ring[0]

@@ -1,20 +1,19 @@
-"""What is in force for an entity and resource: what its own records say over what holds for all."""
+"""The limits in force for an entity and a resource, decided from its records and shared ones."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from ...core.hierarchy import SYSTEM_SLOT, ConfigSlot, decide, own_slots, shared_slots
+from ...core.hierarchy import SYSTEM_SLOT, decide, own_slots, shared_slots
 from ...core.limit import Limit, LimitSet
 from ...core.models import ConfigSource, LimiterConfig, OnUnavailableAction
 from ...ports.repository_protocol import ConfigPage
 
 
-class Own(NamedTuple):
-    """What an entity's own records say."""
+class OwnSettings(NamedTuple):
+    """The settings in an entity's own records, for one resource."""
 
     limits: LimitSet | None = None
     source: ConfigSource | None = None
@@ -22,13 +21,13 @@ class Own(NamedTuple):
     cascade: bool = False
 
 
-_NOTHING = Own()
+NO_SETTINGS = OwnSettings()
 
 
-# Compared by identity: those that say the same are the same, and a great many share each.
+# Compared by identity: the functions below are memoized, so that equal ones are one object.
 @dataclass(frozen=True, slots=True, eq=False)
 class Resolution:
-    """What is in force for an entity and resource."""
+    """The limits and settings in force for an entity and a resource."""
 
     limits: LimitSet | None
     source: ConfigSource | None
@@ -38,52 +37,46 @@ class Resolution:
 
     @property
     def has_own_limits(self) -> bool:
-        """Whether the entity's own records decided."""
+        """Whether the limits come from the entity's own records."""
         return self.source in ("entity", "entity_default")
 
     @property
-    def own(self) -> Own:
-        """What of it the entity's own records said."""
+    def own(self) -> OwnSettings:
+        """The part that comes from the entity's own records."""
         if self.has_own_limits:
-            return Own(self.limits, self.source, self.parent_id, self.cascade)
-        return Own(None, None, self.parent_id, self.cascade)
+            return OwnSettings(self.limits, self.source, self.parent_id, self.cascade)
+        return OwnSettings(None, None, self.parent_id, self.cascade)
 
 
+# Compared by identity: that makes a record a cheap key of the memo below.
 @dataclass(frozen=True, slots=True, eq=False)
-class Record:
-    """What a slot that entities share was seen to say, and when."""
+class SharedRecord:
+    """A record that all entities share, as it was read at `since_ms`; None if it is absent."""
 
     since_ms: int
     config: LimiterConfig | None
 
 
-class Named(NamedTuple):
-    """The entities that have records of their own, None if that cannot be told, and since when
-    that is known."""
-
-    since_ms: int
-    entity_ids: frozenset[str] | None
-
-
-class Defaults(NamedTuple):
-    """What holds for entities that have nothing of their own, and since when that is known."""
+class SharedSettings(NamedTuple):
+    """The resolution for entities without records; `since_ms` is that of its oldest record."""
 
     since_ms: int
     resolution: Resolution
 
 
-def defaults(resource: str, records: Mapping[ConfigSlot, Record]) -> Defaults:
-    """What the records decide that entities share."""
+@lru_cache(maxsize=4096)
+def shared_settings(resource: str, *records: SharedRecord) -> SharedSettings:
+    """Decide for entities without records of their own. `records`: one for each shared slot."""
     places = shared_slots(resource)
-    said = {slot: records[slot].config for slot in places}
-    system = said[SYSTEM_SLOT]
+    configs = {slot: r.config for slot, r in zip(places, records, strict=True)}
+    system = configs[SYSTEM_SLOT]
     on_unavailable = None if system is None else system.on_unavailable
-    resolution = _default(*decide(places, said), on_unavailable)
-    return Defaults(min(records[slot].since_ms for slot in places), resolution)
+    resolution = _without_own(*decide(places, configs), on_unavailable)
+    return SharedSettings(min(record.since_ms for record in records), resolution)
 
 
 @lru_cache(maxsize=4096)
-def _default(
+def _without_own(
     limits: tuple[Limit, ...] | None,
     source: ConfigSource | None,
     on_unavailable: OnUnavailableAction | None,
@@ -91,25 +84,25 @@ def _default(
     return Resolution(_limit_set(limits), source, on_unavailable, None, False)
 
 
-def own(entity_id: str, resource: str, page: ConfigPage) -> Own:
-    """What an entity's own records say of a resource."""
+def own_settings(entity_id: str, resource: str, page: ConfigPage) -> OwnSettings:
+    """Pick an entity's own settings for a resource out of the records that were read."""
     entity = page.entity
     if entity is None and not page.configs:
-        return _NOTHING
+        return NO_SETTINGS
     limits, source = decide(own_slots(entity_id, resource), page.configs)
     if entity is None:
-        return Own(_limit_set(limits), source)
-    return Own(_limit_set(limits), source, entity.parent_id, entity.cascade)
+        return OwnSettings(_limit_set(limits), source)
+    return OwnSettings(_limit_set(limits), source, entity.parent_id, entity.cascade)
 
 
 @lru_cache(maxsize=4096)
-def combine(own: Own, default: Resolution) -> Resolution:
-    """What both come to."""
-    if own == _NOTHING:
-        return default
-    decisive = default if own.limits is None else own
+def with_own(shared: Resolution, own: OwnSettings) -> Resolution:
+    """Put an entity's own settings over those that all entities share."""
+    if own == NO_SETTINGS:
+        return shared
+    decisive = shared if own.limits is None else own
     return Resolution(
-        decisive.limits, decisive.source, default.on_unavailable, own.parent_id, own.cascade
+        decisive.limits, decisive.source, shared.on_unavailable, own.parent_id, own.cascade
     )
 
 

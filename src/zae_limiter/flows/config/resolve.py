@@ -1,4 +1,4 @@
-"""Which limits are in force for an entity and a resource."""
+"""The flow that finds the limits in force for an entity and a resource."""
 
 from __future__ import annotations
 
@@ -8,62 +8,65 @@ from ...core.hierarchy import SYSTEM_SLOT, ConfigSlot, Slots, own_slots, shared_
 from ...core.models import OnUnavailableAction
 from ...ports.repository_protocol import ConfigPage
 from ..scope import Scope
-from .cache import ConfigCache
-from .entity_cache import Verdict
-from .resolution import Defaults, Named, Record, Resolution, combine, defaults, own
+from .cache import RecordOwners
+from .entity_cache import ResolvedEntry
+from .resolution import (
+    NO_SETTINGS,
+    OwnSettings,
+    Resolution,
+    SharedRecord,
+    own_settings,
+    shared_settings,
+    with_own,
+)
 
-Records = Mapping[ConfigSlot, Record]
-"""Those that entities share and that are fresh."""
+# An entity's own settings, and before them the time when its records were read.
+_Own = tuple[int, OwnSettings]
+_Records = Mapping[ConfigSlot, SharedRecord]
 
 _NOTHING_READ = ConfigPage()
-_NOTHING_OWN = Resolution(None, None, None, None, cascade=False)
-# To find them takes some milliseconds, once in the time for which configuration counts.
-_MAX_NAMED = 10_000
+# A list of so many takes a few milliseconds, once in a TTL.
+_MAX_OWNERS = 10_000
 
 
 async def resolve(scope: Scope, entity_id: str, resource: str) -> Resolution:
-    """From the cache, or from the store in one read of the records that are not fresh."""
-    cache, generation, now_ms = (
-        scope.local.config_cache,
-        scope.local.config_cache.generation,
-        scope.io.now_ms(),
-    )
-    last = cache.verdict(entity_id, resource)
-    if last is not None:
-        if last.since_ms <= now_ms < last.until_ms:
-            cache.hits += 1
-            return last.resolution
-        if not cache.is_fresh(last.since_ms, now_ms):
-            last = None
-    shared = cache.shared(resource, now_ms)
-    if last is None and cache.ttl_ms:
-        named = cache.named(now_ms) or await _find_named(scope, generation)
-        if named.entity_ids is not None and entity_id not in named.entity_ids:
-            if isinstance(shared, Defaults):
+    """Decide from the cache, or after one read of the records that are not fresh."""
+    cache, now_ms = scope.local.config_cache, scope.io.now_ms()
+    generation = cache.generation
+    entry = cache.entry(entity_id, resource)
+    if entry is not None and entry.since_ms <= now_ms < entry.until_ms:
+        cache.hits += 1
+        return entry.resolution
+    own: _Own | None = None
+    records = cache.records(shared_slots(resource), now_ms)
+    if entry is not None and cache.is_fresh(entry.since_ms, now_ms):
+        own = entry.since_ms, entry.resolution.own
+    elif cache.ttl_ms:
+        owners = cache.owners(now_ms) or await _list_owners(scope, generation)
+        if owners.exclude(entity_id):
+            if len(records) == len(shared_slots(resource)):
                 cache.hits += 1
-                return shared.resolution
-            last = Verdict(resource, named.since_ms, named.since_ms, _NOTHING_OWN)
-    return await _decide(scope, entity_id, resource, generation, last, shared)
-
-
-async def _find_named(scope: Scope, generation: int) -> Named:
-    async def find() -> Named:
-        now_ms = scope.io.now_ms()
-        configs = scope.store.configs
-        return Named(now_ms, await configs.entities_with_records(scope.namespace_id, _MAX_NAMED))
-
-    named = await scope.local.config_reads.share(
-        scope.io, (scope.namespace_id, generation, "named"), find
-    )
-    scope.local.config_cache.keep_named(generation, named)
-    return named
+                return shared_settings(resource, *records.values()).resolution
+            own = owners.since_ms, NO_SETTINGS
+    return await _decide(scope, entity_id, resource, generation, records, own)
 
 
 async def resolve_afresh(scope: Scope, entity_id: str, resource: str) -> Resolution:
-    """From the store, whatever the cache says, and others read."""
-    return await _decide(
-        scope, entity_id, resource, scope.local.config_cache.generation, None, {}, afresh=True
-    )
+    """Decide after a read of every record, which is shared with no other task."""
+    generation = scope.local.config_cache.generation
+    return await _decide(scope, entity_id, resource, generation, {}, None, afresh=True)
+
+
+async def _list_owners(scope: Scope, generation: int) -> RecordOwners:
+    async def read() -> RecordOwners:
+        now_ms, configs = scope.io.now_ms(), scope.store.configs
+        found = await configs.entities_with_records(scope.namespace_id, _MAX_OWNERS)
+        return RecordOwners(now_ms, found)
+
+    key = (scope.namespace_id, generation, "owners")
+    owners = await scope.local.config_reads.share(scope.io, key, read)
+    scope.local.config_cache.keep_owners(generation, owners)
+    return owners
 
 
 async def _decide(
@@ -71,37 +74,41 @@ async def _decide(
     entity_id: str,
     resource: str,
     generation: int,
-    last: Verdict | None,
-    shared: Defaults | Records,
+    records: _Records,
+    own: _Own | None,
     *,
     afresh: bool = False,
 ) -> Resolution:
-    """Read what is not known. `last`: a verdict that knows what the entity's own records say.
-    `generation`: that of the cache before it was asked for what is known."""
-    cache, now_ms = scope.local.config_cache, scope.io.now_ms()
-    wanted = () if isinstance(shared, Defaults) else _stale(resource, shared)
-    if last is None:
-        wanted = own_slots(entity_id, resource) + wanted
-    page = _NOTHING_READ
+    """Read what the cache did not know, decide, and keep the outcome.
+
+    `generation`: the cache's, before it was asked. `records`, `own`: what it knew.
+    """
+    cache, now_ms, page = scope.local.config_cache, scope.io.now_ms(), _NOTHING_READ
+    wanted = stale = tuple(slot for slot in shared_slots(resource) if slot not in records)
+    if own is None:
+        wanted = own_slots(entity_id, resource) + stale
     if wanted:
-        asker = entity_id if last is None else None
-        together = None if afresh or not cache.ttl_ms else generation
-        now_ms, page = await _read(scope, wanted, asker, together)
-    if not isinstance(shared, Defaults):
-        shared = _keep_shared(cache, generation, resource, shared, page, now_ms)
-    since_ms = now_ms if last is None else last.since_ms
-    said = own(entity_id, resource, page) if last is None else last.resolution.own
-    resolution = combine(said, shared.resolution)
+        joins = cache.ttl_ms > 0 and not afresh
+        asker = entity_id if own is None else None
+        now_ms, page = await _read(scope, wanted, asker, generation if joins else None)
+    if stale:
+        read = {slot: SharedRecord(now_ms, page.configs.get(slot)) for slot in stale}
+        cache.keep_records(generation, read)
+        records = {slot: read.get(slot) or records[slot] for slot in shared_slots(resource)}
+    shared = shared_settings(resource, *records.values())
+    since_ms, settings = own or (now_ms, own_settings(entity_id, resource, page))
+    resolution = with_own(shared.resolution, settings)
     until_ms = min(since_ms, shared.since_ms) + cache.ttl_ms
-    cache.keep(generation, entity_id, Verdict(resource, since_ms, until_ms, resolution), now_ms)
+    entry = ResolvedEntry(resource, since_ms, until_ms, resolution)
+    cache.keep_entry(generation, entity_id, entry, now_ms)
     return resolution
 
 
 async def _read(
     scope: Scope, wanted: Slots, asker: str | None, generation: int | None
 ) -> tuple[int, ConfigPage]:
-    """Records, and since when they are known. Those of a generation are read together with
-    whoever wants them too: who comes after a change must not be told what was read before."""
+    """Read records, and say when. Tasks of one `generation` share the read: without that bound, a
+    task that comes after a change of its own could join a read from before the change."""
 
     async def read() -> tuple[int, ConfigPage]:
         scope.local.config_cache.misses += len(wanted)
@@ -110,41 +117,18 @@ async def _read(
 
     if generation is None:
         return await read()
-    what = (scope.namespace_id, generation, wanted, asker)
-    return await scope.local.config_reads.share(scope.io, what, read)
-
-
-def _stale(resource: str, fresh: Records) -> Slots:
-    return tuple(slot for slot in shared_slots(resource) if slot not in fresh)
-
-
-def _keep_shared(
-    cache: ConfigCache,
-    generation: int,
-    resource: str,
-    fresh: Records,
-    page: ConfigPage,
-    now_ms: int,
-) -> Defaults:
-    """What the records that were fresh and those that were read come to."""
-    read = {slot: Record(now_ms, page.configs.get(slot)) for slot in _stale(resource, fresh)}
-    found = defaults(resource, {**fresh, **read})
-    cache.keep_records(generation, read)
-    cache.keep_defaults(generation, resource, found)
-    return found
+    key = (scope.namespace_id, generation, wanted, asker)
+    return await scope.local.config_reads.share(scope.io, key, read)
 
 
 async def resolve_on_unavailable(scope: Scope) -> OnUnavailableAction | None:
-    """What the system record says; None when it says nothing."""
-    cache, generation, now_ms = (
-        scope.local.config_cache,
-        scope.local.config_cache.generation,
-        scope.io.now_ms(),
-    )
-    records = cache.records([SYSTEM_SLOT], now_ms)
+    """Find the action of the system record; None if it names none."""
+    cache, now_ms = scope.local.config_cache, scope.io.now_ms()
+    generation = cache.generation
+    records = cache.records((SYSTEM_SLOT,), now_ms)
     if not records:
         page = await scope.store.configs.read(scope.namespace_id, [SYSTEM_SLOT])
-        records = {SYSTEM_SLOT: Record(now_ms, page.configs.get(SYSTEM_SLOT))}
+        records = {SYSTEM_SLOT: SharedRecord(now_ms, page.configs.get(SYSTEM_SLOT))}
         cache.keep_records(generation, records)
     system = records[SYSTEM_SLOT].config
     return None if system is None else system.on_unavailable

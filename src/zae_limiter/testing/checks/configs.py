@@ -175,8 +175,8 @@ async def check_configs_of_tenants_do_not_meet(trial: Trial) -> None:
     same(await other.event_ids(), [], "Another tenant's events were read")
 
 
-async def check_entities_with_records_are_all_told_or_none(trial: Trial) -> None:
-    async def told(at_most: int) -> frozenset[str] | None:
+async def check_entities_with_records_are_listed_completely_or_not_at_all(trial: Trial) -> None:
+    async def listed(at_most: int) -> frozenset[str] | None:
         return await trial.store.configs.entities_with_records(trial.namespace_id, at_most)
 
     await _write(trial, SYSTEM_SLOT, LimiterConfig((_RPM,)))
@@ -184,6 +184,6 @@ async def check_entities_with_records_are_all_told_or_none(trial: Trial) -> None
     await _write(trial, _SLOT, LimiterConfig((_RPM,)))
     await _write(trial, ConfigSlot("key-1", DEFAULT_RESOURCE), LimiterConfig((_RPM,)))
     await trial.store.entities.create(trial.namespace_id, Entity("key-2"), trial.event())
-    found = await told(10)
+    found = await listed(10)
     expect(found in (None, {"key-1", "key-2"}), f"entities with records: {found}")
-    same(await told(1), None, "entities with records, if there are more than may be")
+    same(await listed(1), None, "entities with records, more than at_most")
