@@ -147,6 +147,8 @@ async def test_listings_show_entities_and_resources_that_have_limits(
     cursor: str | None = None
     while True:
         page, cursor = await repository.list_entities_with_custom_limits("gpt-4", 3, cursor)
+        assert page
+        assert not set(page) & set(found)
         found += page
         if cursor is None:
             break

@@ -130,6 +130,8 @@ async def test_usage_is_read_in_pages(limiter: RateLimiter, clock: ManualClock) 
     key = None
     while True:
         page, key = await limiter.get_usage_snapshots("key-1", limit=4, next_key=key)
+        assert page
+        assert not any(snapshot in found for snapshot in page)
         found += page
         if key is None:
             break

@@ -128,6 +128,7 @@ async def check_entities_with_limits_are_listed_in_pages(trial: Trial) -> None:
 async def _paged(trial: Trial, size: int) -> list[str]:
     found: list[str] = []
     cursor: str | None = None
+    cursors: set[str] = set()
     while True:
         page, cursor = await trial.store.configs.entities_with_limits(
             trial.namespace_id, "gpt-4", size, cursor
@@ -136,6 +137,8 @@ async def _paged(trial: Trial, size: int) -> list[str]:
         found += page
         if cursor is None:
             return found
+        expect(cursor not in cursors, f"A cursor that leads back: {cursor}")
+        cursors.add(cursor)
 
 
 async def check_resources_with_limits_are_listed(trial: Trial) -> None:

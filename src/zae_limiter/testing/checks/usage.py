@@ -125,12 +125,15 @@ async def check_usage_is_read_newest_first_in_pages(trial: Trial) -> None:
 async def _paged(trial: Trial, size: int) -> list[UsageSnapshot]:
     found: list[UsageSnapshot] = []
     cursor: str | None = None
+    cursors: set[str] = set()
     while True:
         page, cursor = await trial.store.usage.read(trial.namespace_id, _ALL, size, cursor)
         expect(len(page) <= size, f"A page of {len(page)}")
         found += page
         if cursor is None:
             return found
+        expect(cursor not in cursors, f"A cursor that leads back: {cursor}")
+        cursors.add(cursor)
 
 
 async def check_shards_are_counted_together(trial: Trial) -> None:
