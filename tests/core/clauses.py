@@ -14,15 +14,13 @@ from zae_limiter.core.bucket import REMEMBERED_OPERATIONS, Bucket, Cell, take
 from zae_limiter.core.validation import WCU
 from zae_limiter.core.writes import (
     Adjust,
-    Borrow,
     Create,
-    Drain,
     Fill,
     Granted,
     Outcome,
     Refill,
     Refused,
-    Speculate,
+    Take,
     Write,
 )
 
@@ -34,18 +32,8 @@ def clauses(write: Write, bucket: Bucket) -> dict[str, bool]:
             return {"absent": False}
         case Adjust():
             return {}
-        case Speculate() | Drain():
-            taken = list(_taken(write, bucket))
-            return {
-                "limits": write.fingerprint == bucket.fingerprint,
-                "since": write.refilled_since_ms <= bucket.refilled_at_ms,
-                "shard_count": write.shard_count == bucket.shard_count,
-                "tokens": all(cell.tokens_milli >= amount for cell, amount, _ in taken),
-                "overflow": all(cell.tokens_milli <= roof_milli for cell, _, roof_milli in taken),
-                "expiry": isinstance(write, Drain) or not bucket.is_expired(write.at_ms),
-            }
-        case Borrow():
-            return _borrowed(write, bucket)
+        case Take():
+            return _within(write, bucket)
         case Fill():
             return {
                 "limits": write.fingerprint == bucket.fingerprint,
@@ -74,28 +62,31 @@ def clauses(write: Write, bucket: Bucket) -> dict[str, bool]:
             assert_never(write)
 
 
-def _borrowed(write: Borrow, bucket: Bucket) -> dict[str, bool]:
-    roofs_milli = write.roofs_milli
-    floors = [(bucket.cells[name], name, milli) for name, milli in write.floors_milli.items()]
+def _within(write: Take, bucket: Bucket) -> dict[str, bool]:
+    """A taking of what is stored and one of what was gained fail in different ways without
+    their floors, so each has a name of its own for that clause."""
+    until_ms = write.refilled_until_ms
+    taken = list(_taken(write, bucket))
     return {
         "limits": write.fingerprint == bucket.fingerprint,
-        "seen": write.refilled_at_ms == bucket.refilled_at_ms,
+        "from": write.refilled_from_ms <= bucket.refilled_at_ms,
+        "until": until_ms is None or bucket.refilled_at_ms <= until_ms,
         "shard_count": write.shard_count == bucket.shard_count,
-        "gained": all(cell.tokens_milli >= floor_milli for cell, _, floor_milli in floors),
-        "overflow": all(
-            cell.tokens_milli <= roofs_milli.get(name, cell.tokens_milli)
-            for cell, name, _ in floors
+        "stored" if until_ms is None else "gained": all(
+            cell.tokens_milli >= floor_milli for cell, floor_milli, _ in taken
         ),
+        "overflow": all(cell.tokens_milli <= roof_milli for cell, _, roof_milli in taken),
+        "expiry": not (write.unexpired and bucket.is_expired(write.at_ms)),
     }
 
 
-def _taken(write: Speculate | Drain, bucket: Bucket) -> Iterator[tuple[Cell, int, int]]:
-    """Each limit of which something is taken: as it is stored, how much, and its roof if
+def _taken(write: Take, bucket: Bucket) -> Iterator[tuple[Cell, int, int]]:
+    """Each limit of which something is taken: as it is stored, its floor, and its roof if
     it has one."""
     for name, amount_milli in write.takes_milli.items():
         if amount_milli > 0 and name in bucket.cells:
-            cell = bucket.cells[name]
-            yield cell, amount_milli, write.roofs_milli.get(name, cell.tokens_milli)
+            cell, floor_milli = bucket.cells[name], write.floors_milli[name]
+            yield cell, floor_milli, write.roofs_milli.get(name, cell.tokens_milli)
 
 
 def _kept(write: Refill, bucket: Bucket) -> Iterator[tuple[Cell, Cell, Cell]]:
@@ -147,7 +138,7 @@ def _effect(write: Write, bucket: Bucket) -> Bucket:
     match write:
         case Create():
             return write.bucket
-        case Speculate() | Drain() | Borrow():
+        case Take():
             return take(bucket, write.takes_milli, write.acquires)
         case Adjust():
             return _adjusted(write, bucket)

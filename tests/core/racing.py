@@ -32,7 +32,7 @@ from zae_limiter.core.writes import (
     Outcome,
     Refill,
     Refused,
-    Speculate,
+    Take,
     Write,
 )
 from zae_limiter.testing.history import Event, assert_window_theorem
@@ -40,7 +40,7 @@ from zae_limiter.testing.history import Event, assert_window_theorem
 Apply = Callable[[Write, Bucket | None], Outcome]
 Verb = Literal[
     "look",  # read the item
-    "speculate",  # take without having seen the item, in the hope that it is half empty
+    "guess",  # take without having seen the item, in the hope that it is half empty
     "begin",  # take by what was last seen of the item, though it may have changed
     "take",  # take as one does after a refusal: what was seen is believed
     "prepare",  # the same, but the write is under way for a while
@@ -127,7 +127,7 @@ class Race:
         match step.verb:
             case "look":
                 self._look(client, shard)
-            case "speculate" | "begin" | "take" | "restamp" | "adjust":
+            case "guess" | "begin" | "take" | "restamp" | "adjust":
                 self._send(client, self._plan(step, client, shard))
             case "prepare":
                 client.held = self._plan(step, client, shard)
@@ -177,8 +177,8 @@ class Race:
             restamp = plan_restamp(intent, image, operation, now_ms)
             return Sent(restamp, {}, 0, self.now_ms, shard)
         planned: Write | Short | Crowded
-        if step.verb == "speculate":
-            planned = _hope(intent, operation, now_ms)
+        if step.verb == "guess":
+            planned = _guess(intent, operation, now_ms)
         elif step.verb == "begin":
             planned = plan_first(intent, image, operation, now_ms)
         elif image is not None:
@@ -263,7 +263,7 @@ class Race:
             assert cell.consumed_milli == self.consumed_milli[shard][name], f"{name} is miscounted"
 
 
-def _hope(intent: Intent, operation: str, now_ms: int) -> Speculate:
+def _guess(intent: Intent, operation: str, now_ms: int) -> Take:
     """For a bucket that was refilled in the time in which a limit is half filled, and has been
     used so much since that no limit has become full again."""
     since_ms = now_ms - min(int(500 * limit.seconds_to_fill) for limit in intent.limits.limits)
@@ -272,14 +272,17 @@ def _hope(intent: Intent, operation: str, now_ms: int) -> Speculate:
         cell = cell_of(intent.limits.by_name[name])
         gain = (now_ms - since_ms) * cell.refill_amount_milli
         roofs_milli[name] = cell.capacity_milli - -(-gain // cell.refill_period_ms) - 1
-    return Speculate(
+    return Take(
         operation,
         now_ms,
         intent.limits.fingerprint,
         intent.takes_milli,
         intent.acquires,
         since_ms,
+        None,
+        intent.takes_milli,
         roofs_milli,
+        unexpired=True,
     )
 
 

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.core.kinds import GAINED, STORED, UNSEEN, kind_of
 from tests.core.strategies import limit_sets, quick, untimed
 from zae_limiter.core.apply import apply
 from zae_limiter.core.bucket import Bucket, Cell, at, full_bucket, refill, take
@@ -20,7 +21,7 @@ from zae_limiter.core.planner import (
     stamped,
 )
 from zae_limiter.core.validation import WCU
-from zae_limiter.core.writes import Borrow, Create, Drain, Fill, Granted, Refill, Refused, Speculate
+from zae_limiter.core.writes import Create, Fill, Granted, Refill, Refused, Take
 
 NOW_MS = 1_000_000
 LIMITS = LimitSet.of([Limit.per_minute("rpm", 60), Limit.per_minute("tpm", 6000)])
@@ -42,60 +43,60 @@ def wants(limits: LimitSet = LIMITS, ttl_seconds: int | None = None, **takes_mil
 @pytest.mark.parametrize(
     ("image", "intent", "later_ms", "expected"),
     [
-        (USED, wants(rpm=1000), 0, Drain),
-        (USED, wants(rpm=50_000), 0, Drain),
-        (USED, wants(rpm=50_001), 0, Short),
-        (USED, wants(rpm=50_001), 1, Borrow),
-        (USED, wants(rpm=50_001), -1, Short),
-        (USED, wants(rpm=1000), 9_999, Drain),
-        (USED, wants(rpm=1000), 10_000, Fill),
-        (USED, wants(rpm=1000), -5000, Drain),
-        (USED, wants(rpm=60_001), 10_000, Short),
-        (take(FULL, {"rpm": 1}, 1), wants(rpm=1000), 0, Drain),
-        (FULL, wants(rpm=1000), 0, Fill),
-        (FULL, wants(rpm=60_000), 0, Fill),
-        (FULL, wants(rpm=0), 0, Drain),
-        (USED, wants(rpm=1000, tpm=1), 0, Refill),
-        (EMPTY, wants(rpm=1), 0, Short),
-        (EMPTY, wants(rpm=1000), 999, Short),
-        (EMPTY, wants(rpm=1000), 1000, Borrow),
-        (EMPTY, wants(rpm=1000), 1001, Refill),
-        (LASTING, wants(rpm=1000), 1000, Borrow),
-        (PASSING, wants(rpm=1000), 1000, Refill),
-        (EMPTY, wants(rpm=0), 0, Drain),
-        (EMPTY, wants(), 0, Drain),
-        (EXPIRED, wants(rpm=1000), 0, Refill),
-        (USED, wants(OTHER, rpm=30_000), 0, Refill),
-        (USED, wants(OTHER, rpm=30_001), 0, Short),
-        (EMPTY, wants(OTHER, rpm=1000), 500, Short),
-        (ROBBED, wants(rpm=1000), 0, Drain),
-        (ROBBED, wants(tpm=1000), 0, Refill),
-        (ROBBED, wants(rpm=50_001, tpm=1000), 0, Short),
+        (USED, wants(rpm=1000), 0, STORED),
+        (USED, wants(rpm=50_000), 0, STORED),
+        (USED, wants(rpm=50_001), 0, "Short"),
+        (USED, wants(rpm=50_001), 1, GAINED),
+        (USED, wants(rpm=50_001), -1, "Short"),
+        (USED, wants(rpm=1000), 9_999, STORED),
+        (USED, wants(rpm=1000), 10_000, "Fill"),
+        (USED, wants(rpm=1000), -5000, STORED),
+        (USED, wants(rpm=60_001), 10_000, "Short"),
+        (take(FULL, {"rpm": 1}, 1), wants(rpm=1000), 0, STORED),
+        (FULL, wants(rpm=1000), 0, "Fill"),
+        (FULL, wants(rpm=60_000), 0, "Fill"),
+        (FULL, wants(rpm=0), 0, STORED),
+        (USED, wants(rpm=1000, tpm=1), 0, "Refill"),
+        (EMPTY, wants(rpm=1), 0, "Short"),
+        (EMPTY, wants(rpm=1000), 999, "Short"),
+        (EMPTY, wants(rpm=1000), 1000, GAINED),
+        (EMPTY, wants(rpm=1000), 1001, "Refill"),
+        (LASTING, wants(rpm=1000), 1000, GAINED),
+        (PASSING, wants(rpm=1000), 1000, "Refill"),
+        (EMPTY, wants(rpm=0), 0, STORED),
+        (EMPTY, wants(), 0, STORED),
+        (EXPIRED, wants(rpm=1000), 0, "Refill"),
+        (USED, wants(OTHER, rpm=30_000), 0, "Refill"),
+        (USED, wants(OTHER, rpm=30_001), 0, "Short"),
+        (EMPTY, wants(OTHER, rpm=1000), 500, "Short"),
+        (ROBBED, wants(rpm=1000), 0, STORED),
+        (ROBBED, wants(tpm=1000), 0, "Refill"),
+        (ROBBED, wants(rpm=50_001, tpm=1000), 0, "Short"),
     ],
 )
 def test_the_image_decides_which_write_comes_next(
-    image: Bucket, intent: Intent, later_ms: int, expected: type
+    image: Bucket, intent: Intent, later_ms: int, expected: str
 ) -> None:
-    assert type(plan(intent, image, "op", NOW_MS + later_ms)) is expected
+    assert kind_of(plan(intent, image, "op", NOW_MS + later_ms)) == expected
 
 
 @pytest.mark.parametrize(
     ("image", "intent", "later_ms", "expected"),
     [
-        (None, wants(rpm=1000), 0, Fill),
-        (None, wants(), 0, Speculate),
-        (None, wants(rpm=60_001), 0, Speculate),
-        (USED._replace(fingerprint="other"), wants(rpm=1000), 0, Fill),
-        (USED, wants(rpm=1000), 0, Drain),
-        (USED, wants(rpm=1000), 10_000, Fill),
-        (EMPTY, wants(rpm=1000), 0, Speculate),
-        (ROBBED, wants(rpm=50_001, tpm=1000), 0, Speculate),
+        (None, wants(rpm=1000), 0, "Fill"),
+        (None, wants(), 0, UNSEEN),
+        (None, wants(rpm=60_001), 0, UNSEEN),
+        (USED._replace(fingerprint="other"), wants(rpm=1000), 0, "Fill"),
+        (USED, wants(rpm=1000), 0, STORED),
+        (USED, wants(rpm=1000), 10_000, "Fill"),
+        (EMPTY, wants(rpm=1000), 0, UNSEEN),
+        (ROBBED, wants(rpm=50_001, tpm=1000), 0, UNSEEN),
     ],
 )
 def test_the_first_write_does_what_the_last_image_suggests(
-    image: Bucket | None, intent: Intent, later_ms: int, expected: type
+    image: Bucket | None, intent: Intent, later_ms: int, expected: str
 ) -> None:
-    assert type(plan_first(intent, image, "op", NOW_MS + later_ms)) is expected
+    assert kind_of(plan_first(intent, image, "op", NOW_MS + later_ms)) == expected
 
 
 def test_a_bucket_that_was_never_seen_is_guessed_to_be_full() -> None:
@@ -136,14 +137,39 @@ def test_taking_by_an_image_demands_what_made_it_right_on_that_image() -> None:
     image = EMPTY._replace(shard_count=2)
     write = plan_first(wants(rpm=3000), image, "op", NOW_MS + 2001)
     roofs_milli = {"rpm": 30_000 - 1001 - 1}
-    assert write == Speculate(
-        "op", NOW_MS + 2001, LIMITS.fingerprint, {"rpm": 3000}, 2, NOW_MS, roofs_milli, 2
+    assert write == Take(
+        "op",
+        NOW_MS + 2001,
+        LIMITS.fingerprint,
+        {"rpm": 3000},
+        2,
+        refilled_from_ms=NOW_MS,
+        refilled_until_ms=None,
+        floors_milli={"rpm": 3000},
+        roofs_milli=roofs_milli,
+        shard_count=2,
+        unexpired=True,
+    )
+
+
+def test_taking_what_was_gained_demands_the_refill_and_the_gain_that_were_seen() -> None:
+    write = plan(wants(rpm=1000), EMPTY, "op", NOW_MS + 1000)
+    assert write == Take(
+        "op",
+        NOW_MS + 1000,
+        LIMITS.fingerprint,
+        {"rpm": 1000},
+        2,
+        refilled_from_ms=NOW_MS,
+        refilled_until_ms=NOW_MS,
+        floors_milli={"rpm": 0},
+        roofs_milli={"rpm": 60_000 - 1000 - 1},
     )
 
 
 def test_at_the_moment_of_the_refill_only_a_full_limit_is_above_its_roof() -> None:
     write = plan_first(wants(rpm=3000), EMPTY, "op", NOW_MS)
-    assert isinstance(write, Speculate)
+    assert isinstance(write, Take)
     assert write.roofs_milli == {"rpm": 59_999}
 
 
@@ -216,31 +242,32 @@ class TestMetered:
     @pytest.mark.parametrize(
         ("later_ms", "rpm", "expected"),
         [
-            (0, 1000, Crowded),
-            (0, 0, Crowded),
-            (0, 50_001, Short),
-            (1, 1000, Borrow),
-            (1001, 1000, Refill),
-            (5000, 56_000, Short),
+            (0, 1000, "Crowded"),
+            (0, 0, "Crowded"),
+            (0, 50_001, "Short"),
+            (1, 1000, GAINED),
+            (1001, 1000, "Refill"),
+            (5000, 56_000, "Short"),
         ],
     )
     def test_what_is_written_too_often_is_crowded_and_not_short(
-        self, later_ms: int, rpm: int, expected: type
+        self, later_ms: int, rpm: int, expected: str
     ) -> None:
         intent = wants(rpm=rpm, wcu=1000)._replace(metered=True)
-        assert type(plan(intent, self.BUSY, "op", NOW_MS + later_ms)) is expected
+        assert kind_of(plan(intent, self.BUSY, "op", NOW_MS + later_ms)) == expected
 
     def test_the_allowance_of_writes_needs_no_roof(self) -> None:
         intent = wants(rpm=1000, wcu=1000)._replace(metered=True)
         image = take(full_bucket(LIMITS, NOW_MS, metered=True), {"rpm": 10_000}, 1)
         write = plan(intent, image, "op", NOW_MS + 2000)
-        assert isinstance(write, Drain)
+        assert isinstance(write, Take)
+        assert kind_of(write) == STORED
         assert write.roofs_milli == {"rpm": 57_999}
         assert isinstance(apply(write, image), Granted)
 
     def test_a_crowded_bucket_is_tried_all_the_same_by_a_first_write(self) -> None:
         intent = wants(rpm=1000, wcu=1000)._replace(metered=True)
-        assert isinstance(plan_first(intent, self.BUSY, "op", NOW_MS), Speculate)
+        assert kind_of(plan_first(intent, self.BUSY, "op", NOW_MS)) == UNSEEN
         assert isinstance(plan_first(intent, None, "op", NOW_MS), Fill)
 
     def test_a_new_bucket_counts_from_its_first_write(self) -> None:
@@ -272,7 +299,7 @@ def test_what_is_planned_on_an_image_is_granted_on_that_image(
     outcome = apply(planned, image)
     assert isinstance(outcome, Granted)
     standing = at(image, intent.limits, NOW_MS + later_ms).cells["rpm"].tokens_milli
-    seen = image.cells["rpm"].tokens_milli if isinstance(planned, Drain | Borrow) else standing
+    seen = image.cells["rpm"].tokens_milli if isinstance(planned, Take) else standing
     assert outcome.bucket.cells["rpm"].tokens_milli == seen - wanted_milli
 
 

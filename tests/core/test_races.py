@@ -18,7 +18,7 @@ from zae_limiter.core.writes import Outcome, Write
 
 MAX_SKEW_MS = 2000
 MAX_DELAY_MS = 300
-TAKING: tuple[Verb, ...] = ("look", "speculate", "begin", "take", "prepare", "land", "resend")
+TAKING: tuple[Verb, ...] = ("look", "guess", "begin", "take", "prepare", "land", "resend")
 
 clocks = st.lists(st.integers(0, MAX_SKEW_MS), min_size=3, max_size=3)
 two_limits = limit_sets("fast", "slow", max_amount=20)
@@ -139,7 +139,7 @@ TAPES: dict[str, tuple[str, list[Step]]] = {
         ],
     ),
     "two clients take the same last tokens": (
-        "tokens",
+        "stored",
         [
             Step("take", 0, 0, rps(1)),
             Step("look", 1),
@@ -188,10 +188,10 @@ TAPES: dict[str, tuple[str, list[Step]]] = {
         ],
     ),
     "a bucket that was full for long is emptied and filled": (
-        "since",
+        "from",
         [
             Step("take", 0, 0, rps(6)),
-            Step("speculate", 1, 100_000, rps(4)),
+            Step("guess", 1, 100_000, rps(4)),
             Step("take", 1, 0, rps(10)),
         ],
     ),
@@ -216,7 +216,7 @@ TAPES: dict[str, tuple[str, list[Step]]] = {
         ],
     ),
     "what was gained is refilled before someone takes it": (
-        "seen",
+        "until",
         [
             Step("take", 0, 0, rps(10)),
             Step("look", 1),
@@ -278,7 +278,7 @@ TAPES: dict[str, tuple[str, list[Step]]] = {
     ),
     "a write is sent again": (
         "memory",
-        [Step("take", 0, 0, rps(1)), Step("speculate", 0, 0, rps(1)), Step("resend", 0)],
+        [Step("take", 0, 0, rps(1)), Step("guess", 0, 0, rps(1)), Step("resend", 0)],
     ),
     "a refund is sent again": (
         "memory",
@@ -332,8 +332,8 @@ def test_chance_finds_nothing_wrong() -> None:
     "clause",
     [
         "absent",
-        "tokens",
-        "since",
+        "stored",
+        "from",
         "overflow",
         "by",
         "full",

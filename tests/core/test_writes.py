@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.core.kinds import kind_of
 from zae_limiter.core.apply import apply
 from zae_limiter.core.bucket import REMEMBERED_OPERATIONS, Bucket, Cell, full_bucket, split, take
 from zae_limiter.core.limit import Limit, LimitSet
@@ -12,12 +13,11 @@ from zae_limiter.core.writes import (
     ABSENT,
     Adjust,
     Create,
-    Drain,
     Granted,
     Outcome,
     Refill,
     Refused,
-    Speculate,
+    Take,
     Write,
 )
 
@@ -61,14 +61,22 @@ def consumed(bucket: Bucket) -> dict[str, int]:
 ROOFS_MILLI = {"rps": 9000, "tps": 99_000}
 
 
-def drain(**takes_milli: int) -> Drain:
-    limits = LIMITS.fingerprint
-    return Drain("op", NOW_MS, limits, takes_milli, 1, NOW_MS - 400, ROOFS_MILLI)
+def take_stored(**takes_milli: int) -> Take:
+    since_ms, limits = NOW_MS - 400, LIMITS.fingerprint
+    return Take("op", NOW_MS, limits, takes_milli, 1, since_ms, None, takes_milli, ROOFS_MILLI)
 
 
-def hope(**takes_milli: int) -> Speculate:
-    limits = LIMITS.fingerprint
-    return Speculate("op", NOW_MS, limits, takes_milli, 1, NOW_MS - 400, ROOFS_MILLI)
+def take_unseen(**takes_milli: int) -> Take:
+    return take_stored(**takes_milli)._replace(unexpired=True)
+
+
+def take_gained(**takes_milli: int) -> Take:
+    """What is taken beyond the balance has been gained since the last refill."""
+    return take_stored(**takes_milli)._replace(
+        refilled_from_ms=NOW_MS,
+        refilled_until_ms=NOW_MS,
+        floors_milli={name: amount_milli - 500 for name, amount_milli in takes_milli.items()},
+    )
 
 
 def refill(at_ms: int, bucket: Bucket = BUCKET, *, rps: int) -> Refill:
@@ -80,26 +88,23 @@ def refill(at_ms: int, bucket: Bucket = BUCKET, *, rps: int) -> Refill:
 EVERY_WRITE: list[Write] = [
     Create("op", NOW_MS, FULL),
     refill(NOW_MS + 5000, rps=5000),
-    drain(rps=1000),
+    take_stored(rps=1000),
+    take_gained(rps=4500),
     Adjust("op", NOW_MS, {"rps": 1000}, 0),
-    hope(rps=1000),
+    take_unseen(rps=1000),
 ]
 
 
-def kind(write: Write) -> str:
-    return type(write).__name__
-
-
 class TestAnyWrite:
-    @pytest.mark.parametrize("write", EVERY_WRITE[1:], ids=kind)
+    @pytest.mark.parametrize("write", EVERY_WRITE[1:], ids=kind_of)
     def test_only_create_makes_a_bucket(self, write: Write) -> None:
         assert apply(write, None) is ABSENT
 
-    @pytest.mark.parametrize("write", EVERY_WRITE[1:], ids=kind)
+    @pytest.mark.parametrize("write", EVERY_WRITE[1:], ids=kind_of)
     def test_a_write_that_lands_is_remembered_first(self, write: Write) -> None:
         assert granted(apply(write, BUCKET)).recent == ("op", "earlier")
 
-    @pytest.mark.parametrize("write", EVERY_WRITE, ids=kind)
+    @pytest.mark.parametrize("write", EVERY_WRITE, ids=kind_of)
     def test_a_remembered_write_changes_nothing_and_is_answered_again(self, write: Write) -> None:
         landed = granted(apply(write, None if isinstance(write, Create) else BUCKET))
         later = granted(apply(Adjust("later", NOW_MS, {"rps": 500}, 0), landed))
@@ -112,7 +117,7 @@ class TestAnyWrite:
         newest = [f"op-{number}" for number in range(REMEMBERED_OPERATIONS, 0, -1)]
         assert list(bucket.recent) == newest
 
-    @pytest.mark.parametrize("write", EVERY_WRITE, ids=kind)
+    @pytest.mark.parametrize("write", EVERY_WRITE, ids=kind_of)
     def test_nothing_that_was_passed_in_is_changed(self, write: Write) -> None:
         cells = dict(BUCKET.cells)
         apply(write, BUCKET)
@@ -128,8 +133,8 @@ class TestCreate:
         assert apply(Create("op", NOW_MS, FULL), BUCKET) == Refused(BUCKET)
 
 
-@pytest.mark.parametrize("make", [drain, hope], ids=["drain", "speculate"])
-class TestTakingWhatIsThere:
+@pytest.mark.parametrize("make", [take_stored, take_unseen], ids=["stored", "unseen"])
+class TestTakingWhatIsStored:
     def test_takes_counts_and_leaves_the_refill_time(self, make: Callable[..., Write]) -> None:
         after = granted(apply(make(rps=4000, tps=1), BUCKET))
         assert tokens(after) == {"rps": 0, "tps": 19_999}
@@ -178,18 +183,46 @@ class TestTakingWhatIsThere:
         assert apply(make(rps=1000), split) == Refused(split)
 
 
+class TestTakingWhatWasGained:
+    def test_may_leave_a_balance_below_zero_until_the_next_refill(self) -> None:
+        after = granted(apply(take_gained(rps=4500), BUCKET))
+        assert (tokens(after)["rps"], consumed(after)["rps"]) == (-500, 10_500)
+        assert after.refilled_at_ms == NOW_MS
+
+    def test_is_refused_when_one_limit_is_a_millitoken_short(self) -> None:
+        assert apply(take_gained(rps=4501), BUCKET) == Refused(BUCKET)
+
+    @pytest.mark.parametrize("refilled_at_ms", [NOW_MS - 1, NOW_MS + 1])
+    def test_is_refused_after_another_refill_than_was_seen(self, refilled_at_ms: int) -> None:
+        raced = BUCKET._replace(refilled_at_ms=refilled_at_ms)
+        assert apply(take_gained(rps=4500), raced) == Refused(raced)
+
+    def test_is_refused_when_a_limit_it_takes_is_above_its_roof(self) -> None:
+        high = with_tokens(BUCKET, "rps", 9001)
+        assert apply(take_gained(rps=4500), high) == Refused(high)
+
+
+@pytest.mark.parametrize("make", [take_stored, take_gained, take_unseen])
+def test_a_taking_is_refused_when_another_client_took_the_limit_away(
+    make: Callable[..., Write],
+) -> None:
+    robbed = BUCKET._replace(cells={"rps": BUCKET.cells["rps"]})
+    assert apply(make(tps=1000), robbed) == Refused(robbed)
+    assert tokens(granted(apply(make(rps=1000, tps=0), robbed))) == {"rps": 3000}
+
+
 class TestExpiry:
     EXPIRING = BUCKET._replace(expires_at_s=NOW_MS // 1000)
 
-    def test_speculation_is_refused_from_the_second_of_expiry_on(self) -> None:
-        assert apply(hope(rps=1000), self.EXPIRING) == Refused(self.EXPIRING)
+    def test_a_taking_from_an_unseen_bucket_is_refused_from_the_second_of_expiry_on(self) -> None:
+        assert apply(take_unseen(rps=1000), self.EXPIRING) == Refused(self.EXPIRING)
 
-    def test_speculation_is_let_through_before(self) -> None:
+    def test_a_taking_from_an_unseen_bucket_is_granted_before_it_expires(self) -> None:
         later = BUCKET._replace(expires_at_s=NOW_MS // 1000 + 1)
-        assert tokens(granted(apply(hope(rps=1000), later)))["rps"] == 3000
+        assert tokens(granted(apply(take_unseen(rps=1000), later)))["rps"] == 3000
 
-    def test_writes_that_have_seen_the_bucket_do_not_ask(self) -> None:
-        assert tokens(granted(apply(drain(rps=1000), self.EXPIRING)))["rps"] == 3000
+    def test_a_taking_from_a_seen_bucket_is_granted_though_it_has_expired(self) -> None:
+        assert tokens(granted(apply(take_stored(rps=1000), self.EXPIRING)))["rps"] == 3000
 
     def test_a_refill_puts_the_expiry_off(self) -> None:
         intent = wants(rps=5000)._replace(ttl_seconds=70)

@@ -15,7 +15,7 @@ from zae_limiter import Limit, RateLimiter, RateLimitExceeded, Repository
 from zae_limiter.core.audit import AuditEvent
 from zae_limiter.core.bucket import Bucket, BucketAddress
 from zae_limiter.core.shards import is_whole
-from zae_limiter.core.writes import Adjust, Borrow, Granted
+from zae_limiter.core.writes import Adjust, Granted, Take
 from zae_limiter.flows.shards.items import read_all, split_shard
 
 from .peer.client import Peer, PeerError, running
@@ -273,20 +273,21 @@ async def test_a_balance_of_ours_that_waits_for_its_refill_is_none_for_them(
     assert await take(limiter, name, "gpt-4", rpm=100)
     address, store = BucketAddress(ours.namespace_id, name, "gpt-4"), ours.scope.store
     seen = (await items(ours, name, "gpt-4"))[0]
-    borrow = Borrow(
+    taking = Take(
         ours.scope.io.operation_id(),
         ours.scope.io.now_ms(),
         seen.fingerprint,
         {"rpm": 5000},
         acquires=1,
-        refilled_at_ms=seen.refilled_at_ms,
+        refilled_from_ms=seen.refilled_at_ms,
+        refilled_until_ms=seen.refilled_at_ms,
         floors_milli={"rpm": 0},
         roofs_milli={"rpm": 0},
     )
-    assert isinstance(await store.buckets.write(address, borrow), Granted)
+    assert isinstance(await store.buckets.write(address, taking), Granted)
     assert peer.repository("get_bucket", name, "gpt-4", "rpm")["tokens_milli"] == -5000
     assert not peer.take(name, "gpt-4", rpm=1)
-    back = Adjust(ours.scope.io.operation_id(), borrow.at_ms, {"rpm": -7000}, 0)
+    back = Adjust(ours.scope.io.operation_id(), taking.at_ms, {"rpm": -7000}, 0)
     assert isinstance(await store.buckets.write(address, back), Granted)
     assert not peer.take(name, "gpt-4", rpm=3)
     assert peer.take(name, "gpt-4", rpm=2)

@@ -14,7 +14,7 @@ from zae_limiter import Limit, SyncRateLimiter, SyncRepository, ValidationError
 from zae_limiter.backends.memory import MemoryStore
 from zae_limiter.core.bucket import BucketAddress
 from zae_limiter.core.limit import LimitSet
-from zae_limiter.core.writes import Drain, Fill, Refill, Speculate, Write
+from zae_limiter.core.writes import Fill, Refill, Take, Write
 from zae_limiter.flows.acquire.charge import ONE_WRITE_MILLI
 from zae_limiter.flows.shards.items import read_all, split_shard
 from zae_limiter.runtime.blocking import BlockingIo
@@ -144,7 +144,7 @@ async def test_only_charges_under_equal_limits_share_a_write(driver: Driver, url
 def fingerprint_of(write: Write) -> str | None:
     """Return the fingerprint of the limits that a write charges under."""
     match write:
-        case Speculate() | Drain() | Fill():
+        case Take() | Fill():
             return write.fingerprint
         case Refill():
             return write.after.fingerprint

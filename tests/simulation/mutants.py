@@ -46,10 +46,10 @@ STORES: dict[str, Apply] = {
     "a refill may go above the ceiling": outcome_without("roof", "same", "remainder"),
     "a refill that fills forgets what was taken": outcome_without("same"),
     "a write is carried out each time it arrives": outcome_without("memory"),
-    "a full bucket's time is credited twice": outcome_without("since", "overflow"),
-    "tokens are taken that are not there": outcome_without("tokens"),
+    "a full bucket's time is credited twice": outcome_without("from", "overflow"),
+    "tokens are taken that are not there": outcome_without("stored"),
     "what was gained is taken twice": outcome_without("gained"),
-    "what was gained is taken after it was refilled": outcome_without("seen"),
+    "what was gained is taken after it was refilled": outcome_without("until"),
     "refunds are not clamped": unclamped,
     "time goes backward": time_turned_back,
 }

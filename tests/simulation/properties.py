@@ -13,7 +13,7 @@ from zae_limiter.core.judge import judge_shards
 from zae_limiter.core.limit import MILLI, LimitSet
 from zae_limiter.core.validation import WCU
 from zae_limiter.core.windows import hour_start_ms, iso_ms
-from zae_limiter.core.writes import Adjust, Borrow, Create, Drain, Fill, Refill, Speculate, Write
+from zae_limiter.core.writes import Adjust, Create, Fill, Refill, Take, Write
 from zae_limiter.flows.admin import usage
 from zae_limiter.flows.scope import Scope
 from zae_limiter.runtime.blocking import run
@@ -45,7 +45,7 @@ def check(world: World) -> None:
 def deltas_milli(write: Write) -> dict[str, int]:
     """What a write means to move out of a bucket, limit by limit."""
     match write:
-        case Speculate() | Drain() | Borrow() | Fill():
+        case Take() | Fill():
             moved = dict(write.takes_milli)
         case Adjust():
             moved = dict(write.deltas_milli)

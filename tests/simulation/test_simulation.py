@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 
+from tests.core.kinds import GAINED, STORED, UNSEEN, kind_of
 from zae_limiter.core.writes import Adjust, Refill
 
 from .campaign import kept_seeds, run_seed
@@ -58,7 +59,7 @@ def seen(world: World) -> Counter[str]:
         found["overridden"] += story.override is not None and story.ending is Ending.SETTLED
     for applied in world.truth.applied:
         write = applied.write
-        found[type(write).__name__] += 1
+        found[kind_of(write)] += 1
         found["split"] += is_split(write)
         found["several shards"] += isinstance(write, Refill) and applied.address.shard > 0
         found["debt"] += any(cell.tokens_milli < 0 for cell in applied.after.cells.values())
@@ -74,9 +75,9 @@ EVERYTHING = {
         "Create",
         "Refill",
         "Fill",
-        "Drain",
-        "Borrow",
-        "Speculate",
+        STORED,
+        GAINED,
+        UNSEEN,
         "Adjust",
         "split",
         "several shards",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import pytest
 
@@ -16,14 +16,12 @@ from zae_limiter.core.bucket import Bucket, take
 from zae_limiter.core.exceptions import ValidationError
 from zae_limiter.core.writes import (
     Adjust,
-    Borrow,
     Create,
-    Drain,
     Fill,
     Granted,
     Outcome,
     Refill,
-    Speculate,
+    Take,
     Write,
 )
 from zae_limiter.ports.io import Io
@@ -70,27 +68,37 @@ def failures(open_store: Callable[[Io], Any], role: str) -> set[str]:
     return found
 
 
+def takes_what_is_stored(write: Write) -> TypeGuard[Take]:
+    return isinstance(write, Take) and write.refilled_until_ms is None
+
+
 def any_limits(write: Write, bucket: Bucket | None) -> Outcome:
-    if isinstance(write, Speculate | Drain) and bucket is not None:
+    if takes_what_is_stored(write) and bucket is not None:
         write = write._replace(fingerprint=bucket.fingerprint)
     return apply(write, bucket)
 
 
 def overdraft(write: Write, bucket: Bucket | None) -> Outcome:
-    if isinstance(write, Speculate | Drain) and bucket is not None:
+    if takes_what_is_stored(write) and bucket is not None:
         return Granted(take(bucket, {n: a for n, a in write.takes_milli.items() if a}, 1))
     return apply(write, bucket)
 
 
 def any_roof(write: Write, bucket: Bucket | None) -> Outcome:
-    if isinstance(write, Speculate | Drain | Borrow):
+    if isinstance(write, Take):
         write = write._replace(roofs_milli=dict.fromkeys(write.takes_milli, 10**20))
     return apply(write, bucket)
 
 
 def any_age(write: Write, bucket: Bucket | None) -> Outcome:
-    if isinstance(write, Speculate | Drain):
-        write = write._replace(refilled_since_ms=0)
+    if takes_what_is_stored(write):
+        write = write._replace(refilled_from_ms=0)
+    return apply(write, bucket)
+
+
+def expired_and_taken_from(write: Write, bucket: Bucket | None) -> Outcome:
+    if isinstance(write, Take):
+        write = write._replace(unexpired=False)
     return apply(write, bucket)
 
 
@@ -107,14 +115,14 @@ def full_with_less(write: Write, bucket: Bucket | None) -> Outcome:
 
 
 def gained_twice(write: Write, bucket: Bucket | None) -> Outcome:
-    if isinstance(write, Borrow):
+    if isinstance(write, Take) and write.refilled_until_ms is not None:
         write = write._replace(floors_milli=dict.fromkeys(write.floors_milli, -(10**20)))
     return apply(write, bucket)
 
 
 def gained_since_any_refill(write: Write, bucket: Bucket | None) -> Outcome:
-    if isinstance(write, Borrow) and bucket is not None:
-        write = write._replace(refilled_at_ms=bucket.refilled_at_ms)
+    if isinstance(write, Take):
+        write = write._replace(refilled_until_ms=None)
     return apply(write, bucket)
 
 
@@ -156,6 +164,7 @@ MUTANTS = [
     overdraft,
     any_roof,
     any_age,
+    expired_and_taken_from,
     full_at_any_time,
     full_with_less,
     gained_twice,

@@ -13,15 +13,13 @@ from .bucket import REMEMBERED_OPERATIONS, Bucket, Cell, credit, renewed, take
 from .writes import (
     ABSENT,
     Adjust,
-    Borrow,
     Create,
-    Drain,
     Fill,
     Granted,
     Outcome,
     Refill,
     Refused,
-    Speculate,
+    Take,
     Write,
     guards,
 )
@@ -34,14 +32,8 @@ def apply(write: Write, bucket: Bucket | None) -> Outcome:
     if write.operation in bucket.recent:
         return Granted(bucket)
     match write:
-        case Speculate():
-            if bucket.is_expired(write.at_ms) or not _covers(write, bucket):
-                return Refused(bucket)
-            return _taken(write, bucket)
-        case Drain():
-            return _taken(write, bucket) if _covers(write, bucket) else Refused(bucket)
-        case Borrow():
-            return _taken(write, bucket) if _covers_by_then(write, bucket) else Refused(bucket)
+        case Take():
+            return _taken(write, bucket) if _is_within(write, bucket) else Refused(bucket)
         case Refill():
             if bucket == write.before:
                 return Granted(_remember(write, write.after))
@@ -60,37 +52,29 @@ def apply(write: Write, bucket: Bucket | None) -> Outcome:
             assert_never(write)
 
 
-def _covers(write: Speculate | Drain, bucket: Bucket) -> bool:
+def _is_within(write: Take, bucket: Bucket) -> bool:
+    refilled_at_ms, until_ms = bucket.refilled_at_ms, write.refilled_until_ms
     if (
         write.fingerprint != bucket.fingerprint
         or write.shard_count != bucket.shard_count
-        or write.refilled_since_ms > bucket.refilled_at_ms
+        or refilled_at_ms < write.refilled_from_ms
+        or (until_ms is not None and refilled_at_ms > until_ms)
+        or (write.unexpired and bucket.is_expired(write.at_ms))
     ):
         return False
-    cells, roofs_milli = bucket.cells, write.roofs_milli
+    cells, floors_milli, roofs_milli = bucket.cells, write.floors_milli, write.roofs_milli
     for name, amount_milli in write.takes_milli.items():
-        tokens_milli = cells[name].tokens_milli
-        if amount_milli and not amount_milli <= tokens_milli <= roofs_milli.get(name, tokens_milli):
-            return False
+        if amount_milli:
+            # A limit that another client took away holds nothing.
+            if name not in cells:
+                return False
+            tokens_milli = cells[name].tokens_milli
+            if not floors_milli[name] <= tokens_milli <= roofs_milli.get(name, tokens_milli):
+                return False
     return True
 
 
-def _covers_by_then(write: Borrow, bucket: Bucket) -> bool:
-    if (
-        write.fingerprint != bucket.fingerprint
-        or write.shard_count != bucket.shard_count
-        or write.refilled_at_ms != bucket.refilled_at_ms
-    ):
-        return False
-    cells, roofs_milli = bucket.cells, write.roofs_milli
-    for name, floor_milli in write.floors_milli.items():
-        tokens_milli = cells[name].tokens_milli
-        if not floor_milli <= tokens_milli <= roofs_milli.get(name, tokens_milli):
-            return False
-    return True
-
-
-def _taken(write: Speculate | Drain | Borrow, bucket: Bucket) -> Granted:
+def _taken(write: Take, bucket: Bucket) -> Granted:
     return Granted(take(bucket, write.takes_milli, write.acquires, _recent(write, bucket)))
 
 

@@ -305,15 +305,16 @@ def take(
     """Move these amounts out of the bucket, unconditionally."""
     cells = dict(bucket.cells)
     for name, amount_milli in takes_milli.items():
-        tokens, capacity, refill_amount, refill_period, consumed, remainder = cells[name]
-        cells[name] = Cell(
-            tokens - amount_milli,
-            capacity,
-            refill_amount,
-            refill_period,
-            consumed + amount_milli,
-            remainder,
-        )
+        if amount_milli:
+            tokens, capacity, refill_amount, refill_period, consumed, remainder = cells[name]
+            cells[name] = Cell(
+                tokens - amount_milli,
+                capacity,
+                refill_amount,
+                refill_period,
+                consumed + amount_milli,
+                remainder,
+            )
     return renewed(bucket, cells, recent=recent, acquires=acquires)
 
 

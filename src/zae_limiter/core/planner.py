@@ -10,7 +10,7 @@ from .bucket import Bucket, at, carries, covers, full_bucket, owned, take, time_
 from .limit import LimitSet
 from .shards import MAX_SHARDS
 from .validation import WCU
-from .writes import Borrow, Create, Drain, Fill, Refill, Speculate, Write
+from .writes import Create, Fill, Refill, Take, Write
 
 _STOCK_MS = 500
 # How long after a refill it is put off: about as long as many who meet at a bucket see the same
@@ -59,24 +59,27 @@ def plan_first(intent: Intent, image: Bucket | None, operation: str, now_ms: int
         guess = full_bucket(intent.limits, 0, metered=intent.metered)
         planned = plan(intent, guess, operation, now_ms)
         return (
-            planned if isinstance(planned, Fill) else _speculate(intent, guess, operation, now_ms)
+            planned if isinstance(planned, Fill) else _take_unseen(intent, guess, operation, now_ms)
         )
     planned = plan(intent, image, operation, now_ms)
     if isinstance(planned, Short | Crowded):
-        return _speculate(intent, image, operation, now_ms)
+        return _take_unseen(intent, image, operation, now_ms)
     return planned
 
 
-def _speculate(intent: Intent, guess: Bucket, operation: str, now_ms: int) -> Speculate:
-    return Speculate(
+def _take_unseen(intent: Intent, guess: Bucket, operation: str, now_ms: int) -> Take:
+    return Take(
         operation,
         now_ms,
         intent.limits.fingerprint,
         intent.takes_milli,
         intent.acquires,
         guess.refilled_at_ms,
+        None,
+        intent.takes_milli,
         _roofs_milli(intent, guess, now_ms),
         guess.shard_count,
+        unexpired=True,
     )
 
 
@@ -105,9 +108,9 @@ def plan_create(intent: Intent, operation: str, now_ms: int) -> Create | Short:
 
 def plan(
     intent: Intent, bucket: Bucket, operation: str, now_ms: int
-) -> Refill | Fill | Drain | Borrow | Short | Crowded:
+) -> Take | Fill | Refill | Short | Crowded:
     """For a bucket of which an image is known."""
-    planned = _plan_taking(intent, bucket, operation, now_ms) or _plan_fill(
+    planned = _plan_take(intent, bucket, operation, now_ms) or _plan_fill(
         intent, bucket, operation, now_ms
     )
     if planned is not None:
@@ -185,9 +188,7 @@ def _gains_by_a_split(bucket: Bucket, takes_milli: Mapping[str, int]) -> bool:
     )
 
 
-def _plan_taking(
-    intent: Intent, bucket: Bucket, operation: str, now_ms: int
-) -> Drain | Borrow | None:
+def _plan_take(intent: Intent, bucket: Bucket, operation: str, now_ms: int) -> Take | None:
     """A taking that leaves the refill time alone, if it is allowed and the balance is there."""
     if bucket.fingerprint != intent.limits.fingerprint or bucket.is_expired(now_ms):
         return None
@@ -206,22 +207,25 @@ def _plan_taking(
             return None
         is_stored = is_stored and (not amount_milli or amount_milli <= tokens_milli)
     if not is_stored:
-        return _plan_borrow(intent, bucket, roofs_milli, operation, now_ms)
-    return Drain(
+        return _plan_take_gained(intent, bucket, roofs_milli, operation, now_ms)
+    return Take(
         operation,
         now_ms,
         bucket.fingerprint,
         intent.takes_milli,
         intent.acquires,
         bucket.refilled_at_ms,
+        None,
+        intent.takes_milli,
         roofs_milli,
         bucket.shard_count,
     )
 
 
-def _plan_borrow(
+def _plan_take_gained(
     intent: Intent, bucket: Bucket, roofs_milli: Mapping[str, int], operation: str, now_ms: int
-) -> Borrow | None:
+) -> Take | None:
+    """A taking of what was gained since the last refill, too."""
     elapsed_ms = max(0, now_ms - bucket.refilled_at_ms)
     if elapsed_ms > _BORROWED_FOR_MS or not _outlasts(intent, bucket, now_ms):
         return None
@@ -233,12 +237,13 @@ def _plan_borrow(
             floors_milli[name] = amount_milli - gain_milli
             if cell.tokens_milli < floors_milli[name]:
                 return None
-    return Borrow(
+    return Take(
         operation,
         now_ms,
         bucket.fingerprint,
         intent.takes_milli,
         intent.acquires,
+        bucket.refilled_at_ms,
         bucket.refilled_at_ms,
         floors_milli,
         roofs_milli,

@@ -1,12 +1,10 @@
-"""The write paths as values.
+"""The five write paths as values.
 
-    Create     put a new bucket; refused when there is one
-    Refill     move a bucket from the image it was planned on to a newer one, as a delta
-    Fill       take from a bucket that is full by now, whoever used it last
-    Drain      take tokens that are there, without refilling
-    Borrow     take tokens that have been gained by now, without refilling
-    Adjust     charge or give back, whatever the balance; never creates a bucket
-    Speculate  take tokens that are there, if the bucket carries the limits the caller knows
+    Create  put a new bucket; refused where there is one
+    Take    take tokens within bounds, and leave the refill time alone
+    Fill    take from a bucket that is full by now, whoever used it last
+    Refill  move a bucket from the image it was planned on to a newer one, as a delta
+    Adjust  charge or give back, whatever the balance; never creates a bucket
 
 `core.apply` says what each write does to a bucket.
 """
@@ -27,6 +25,44 @@ class Create(NamedTuple):
     operation: str
     at_ms: int
     bucket: Bucket
+
+
+class Take(NamedTuple):
+    """Take tokens and leave the refill time as it is, within bounds that make that exact.
+
+    Takings that leave the refill time alone commute, so their writers do not get into each
+    other's way. The item must carry the fingerprint and the shard count that are given, and
+      from, until  was last refilled in this time; an `until` of None is no bound,
+      floor        holds at least this much of each limit that is charged,
+      roof         holds at most this much of it, if the limit has a roof,
+      unexpired    has not expired at `at_ms`, if that is asked for.
+
+    A roof is what a limit could hold at `refilled_from_ms` without having come to its ceiling
+    by `at_ms`. A full bucket gains nothing, and without the roof the next refill would credit
+    the time that the bucket let pass while it was full.
+
+    There are three cases:
+      stored  Only stored tokens are taken: the floors are the amounts. A refill that lands
+              meanwhile does no harm, so there is no `until`.
+      gained  Tokens that were gained since the last refill are taken, too: the floors are
+              the amounts less that gain. The last refill must be the one that was seen
+              (`from` equals `until`), because a later one has added the gain already. The
+              stored balance may fall below zero, by no more than the next refill adds.
+      unseen  Stored tokens are taken from a bucket of which no image is known. It must be
+              unexpired: a store may drop an expired item, and the charge with it.
+    """
+
+    operation: str
+    at_ms: int
+    fingerprint: str
+    takes_milli: Mapping[str, int]
+    acquires: int
+    refilled_from_ms: int
+    refilled_until_ms: int | None
+    floors_milli: Mapping[str, int]
+    roofs_milli: Mapping[str, int]
+    shard_count: int = 1
+    unexpired: bool = False
 
 
 class Refill(NamedTuple):
@@ -69,45 +105,6 @@ class Fill(NamedTuple):
     cascade: bool
 
 
-class Drain(NamedTuple):
-    """Take from the balances as they are stored, and leave the refill time as it is.
-
-    That is exact only for a limit that has not been full since the last refill: a full
-    bucket gains nothing, and the time it let pass must not be credited after the taking.
-    So the last refill must be of `refilled_since_ms` or later, and each limit may hold at
-    most its roof: what it could hold then without having come to its ceiling by now.
-    """
-
-    operation: str
-    at_ms: int
-    fingerprint: str
-    takes_milli: Mapping[str, int]
-    acquires: int
-    refilled_since_ms: int
-    roofs_milli: Mapping[str, int]
-    shard_count: int = 1
-
-
-class Borrow(NamedTuple):
-    """Take what has been gained since the last refill, too, and leave the refill time as it is.
-
-    So those who take at the same time do not get into each other's way. The balance is stored
-    as what is left of it, less what will have been gained once it is refilled: it may be below
-    zero. The last refill must be the one that was seen, each limit must hold at least its
-    floor, what is taken less what it gained since, and at most its roof, as for `Drain`.
-    """
-
-    operation: str
-    at_ms: int
-    fingerprint: str
-    takes_milli: Mapping[str, int]
-    acquires: int
-    refilled_at_ms: int
-    floors_milli: Mapping[str, int]
-    roofs_milli: Mapping[str, int]
-    shard_count: int = 1
-
-
 class Adjust(NamedTuple):
     """Charge (positive) or give back (negative) at an existing bucket.
 
@@ -122,20 +119,7 @@ class Adjust(NamedTuple):
     seen: Bucket | None = None
 
 
-class Speculate(NamedTuple):
-    """Like `Drain`, sent without having seen the bucket: it must not be about to expire."""
-
-    operation: str
-    at_ms: int
-    fingerprint: str
-    takes_milli: Mapping[str, int]
-    acquires: int
-    refilled_since_ms: int
-    roofs_milli: Mapping[str, int]
-    shard_count: int = 1
-
-
-Write = Create | Refill | Fill | Drain | Borrow | Adjust | Speculate
+Write = Create | Take | Fill | Refill | Adjust
 
 
 # Nobody changes an outcome. But to freeze it makes it slower to make, and every write has one.

@@ -25,8 +25,7 @@ class LimitFields:
         )
 
     def take(self, e: Expression, value: str) -> None:
-        """Have so much, have less by it, and count it as consumed."""
-        self.tokens.at_least(e, value)
+        """Have less by this, and count it as consumed."""
         self.tokens.decrease(e, value)
         self.consumed.add(e, value)
 

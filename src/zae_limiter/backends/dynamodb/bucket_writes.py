@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, assert_never
 
 from ...core.bucket import Bucket, BucketAddress, Cell
-from ...core.writes import Adjust, Borrow, Create, Drain, Fill, Guard, Refill, Speculate, guards
+from ...core.writes import Adjust, Create, Fill, Guard, Refill, Take, guards
 from .bucket_codec import FIELDS, OPERATIONS, bucket_key_text, dormant_text, encode_bucket
 from .bucket_fields import (
     ACQUIRES,
@@ -30,8 +30,8 @@ from .clauses import Clause, Clauses, Update, Value
 from .fillings import filling
 from .takings import taking
 
-Taking = Drain | Speculate | Fill
-Change = Taking | Refill | Borrow | Adjust
+Taking = Take | Fill
+Change = Taking | Refill | Adjust
 Pair = tuple[str, str]
 Terms = Iterator[tuple[Clause, Value]]
 _ALL_OLD = ("ReturnValuesOnConditionCheckFailure", "ALL_OLD")
@@ -57,41 +57,26 @@ def change(
     Those of a taking may make no sense to one that is not whole, if it is said to be."""
     fixed = (("TableName", table_name), _ALL_OLD, *more)
     key = bucket_key_text(address)
-    if isinstance(write, Drain | Speculate):
+    if isinstance(write, Take):
         return taking(fixed, key, write, is_whole=is_whole)
     if isinstance(write, Fill):
         return filling(fixed, key, write, is_whole=is_whole)
     return Update.of(fixed, key, [*_remembered(write), *_clauses(write)])
 
 
-def _remembered(write: Refill | Borrow | Adjust) -> Clauses:
+def _remembered(write: Refill | Adjust) -> Clauses:
     (make_room, _), (remember, _) = remembering(is_whole=False)
     return [(make_room, ""), (remember, write.operation)]
 
 
-def _clauses(write: Refill | Borrow | Adjust) -> Terms:
+def _clauses(write: Refill | Adjust) -> Terms:
     match write:
         case Refill():
             return _refill(write)
-        case Borrow():
-            return _borrow(write)
         case Adjust():
             return _adjust(write)
         case _:
             assert_never(write)
-
-
-def _borrow(write: Borrow) -> Terms:
-    yield LIMITS.equals, write.fingerprint
-    yield SHARDS.equals, write.shard_count
-    yield REFILLED_AT.equals, write.refilled_at_ms
-    for name, floor_milli in write.floors_milli.items():
-        limit, amount_milli = limit_fields(name), write.takes_milli[name]
-        yield limit.tokens.at_least, floor_milli
-        if name in write.roofs_milli:
-            yield limit.tokens.at_most, write.roofs_milli[name]
-        yield from _moved(limit, -amount_milli, amount_milli)
-    yield from _acquired(write.acquires)
 
 
 def _acquired(acquires: int) -> Terms:

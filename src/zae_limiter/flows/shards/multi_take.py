@@ -18,7 +18,7 @@ from ...core.judge import judge_shards
 from ...core.ledger import Entry, Ledger
 from ...core.planner import plan
 from ...core.validation import WCU
-from ...core.writes import Borrow, Drain, Fill, Granted, Outcome, Refill, Refused
+from ...core.writes import Fill, Granted, Outcome, Refill, Refused, Take
 from ..acquire.charge import ONE_WRITE_MILLI, Progress, Shortage, Taken, shortage
 from ..acquire.send import Addressed, send_all, send_charge, step_back
 from ..acquire.settle import refund
@@ -215,17 +215,17 @@ def _drainable_milli(progress: Progress, bucket: Bucket, name: str) -> int:
         return 0
     all_of_it = progress.charge.intent._replace(takes_milli={name: tokens_milli})
     planned = plan(all_of_it, bucket, "", progress.as_of_ms)
-    return tokens_milli if isinstance(planned, Drain) else 0
+    return tokens_milli if isinstance(planned, Take) else 0
 
 
 def _plan_part(
     progress: Progress, bucket: Bucket, part: Entry, operation: str
-) -> Borrow | Drain | Fill | Refill:
+) -> Take | Fill | Refill:
     """The write that takes a part which the item had when the request came."""
     takes_milli = dict(part.charged_milli)
     if WCU in bucket.cells and bucket.cells[WCU].tokens_milli >= _SPARE_MILLI:
         takes_milli[WCU] = ONE_WRITE_MILLI
     intent = progress.charge.intent._replace(takes_milli=takes_milli, acquires=part.acquires)
     planned = plan(intent, bucket, operation, progress.as_of_ms)
-    assert isinstance(planned, Borrow | Drain | Fill | Refill), planned
+    assert isinstance(planned, Take | Fill | Refill), planned
     return planned

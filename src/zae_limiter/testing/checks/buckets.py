@@ -30,7 +30,7 @@ async def check_only_create_makes_a_bucket(trial: Trial) -> None:
     address = trial.address()
     image = trial.create().bucket
     refill = Refill(trial.io.operation_id(), trial.now_ms, image, image)
-    for write in (trial.speculate(rpm=1), trial.drain(rpm=1), trial.adjust(rpm=-1), refill):
+    for write in (trial.take_unseen(rpm=1), trial.take(rpm=1), trial.adjust(rpm=-1), refill):
         same(await agreed(trial, address, write), ABSENT, "A bucket came from nothing")
     expect(isinstance(await agreed(trial, address, trial.create()), Granted), "Create was refused")
     expect(isinstance(await agreed(trial, address, trial.create()), Refused), "Created twice")
@@ -40,15 +40,15 @@ async def check_a_take_needs_tokens_and_the_same_limits(trial: Trial) -> None:
     address = trial.address()
     await agreed(trial, address, trial.create({"rpm": 40 * MILLI}))
     for write in (
-        trial.speculate(rpm=60 * MILLI),
-        trial.speculate(rpm=1),
-        trial.speculate(tpm=1, rpm=0),
-        trial.drain(rpm=1, tpm=1),
-        trial.drain(tpm=999 * MILLI),
-        trial.speculate(),
-        trial.speculate(_FEWER),
-        trial.drain(_FEWER, rpm=0),
-        trial.speculate(rpm=1)._replace(shard_count=2),
+        trial.take_unseen(rpm=60 * MILLI),
+        trial.take_unseen(rpm=1),
+        trial.take_unseen(tpm=1, rpm=0),
+        trial.take(rpm=1, tpm=1),
+        trial.take(tpm=999 * MILLI),
+        trial.take_unseen(),
+        trial.take_unseen(_FEWER),
+        trial.take(_FEWER, rpm=0),
+        trial.take_unseen(rpm=1)._replace(shard_count=2),
     ):
         await agreed(trial, address, write)
 
@@ -56,13 +56,13 @@ async def check_a_take_needs_tokens_and_the_same_limits(trial: Trial) -> None:
 async def check_a_take_needs_a_recent_refill_and_a_balance_under_the_roof(trial: Trial) -> None:
     address = trial.address()
     await agreed(trial, address, trial.create({"rpm": 40 * MILLI}))
-    for take in (trial.speculate(rpm=1), trial.drain(rpm=1)):
-        too_old = take._replace(refilled_since_ms=trial.now_ms + 1)
+    for take in (trial.take_unseen(rpm=1), trial.take(rpm=1)):
+        too_old = take._replace(refilled_from_ms=trial.now_ms + 1)
         too_full = take._replace(roofs_milli={"rpm": 60 * MILLI - 1})
         for write in (too_old, too_full):
             expect(isinstance(await agreed(trial, address, write), Refused), f"{write} was granted")
         fitting = take._replace(
-            refilled_since_ms=trial.now_ms, roofs_milli={"rpm": 60 * MILLI}, takes_milli={"rpm": 0}
+            refilled_from_ms=trial.now_ms, roofs_milli={"rpm": 60 * MILLI}, takes_milli={"rpm": 0}
         )
         expect(isinstance(await agreed(trial, address, fitting), Granted), f"{fitting} was refused")
 
@@ -71,16 +71,18 @@ async def check_what_was_gained_is_taken_once_and_leaves_the_refill_time(trial: 
     address = trial.address()
     await agreed(trial, address, trial.create({"rpm": 100 * MILLI}))
     seen = await _existing(trial, address)
-    borrow = trial.borrow(seen, rpm=MILLI)
-    too_much = borrow._replace(floors_milli={"rpm": 1})
-    too_full = borrow._replace(roofs_milli={"rpm": -1})
-    refilled = borrow._replace(refilled_at_ms=seen.refilled_at_ms - 1)
-    split = borrow._replace(shard_count=2)
-    stamped = borrow._replace(fingerprint=_FEWER.fingerprint)
-    for write in (too_much, too_full, refilled, split, stamped):
+    gained = trial.take_gained(seen, rpm=MILLI)
+    too_much = gained._replace(floors_milli={"rpm": 1})
+    too_full = gained._replace(roofs_milli={"rpm": -1})
+    earlier, later = seen.refilled_at_ms - 1, seen.refilled_at_ms + 1
+    refilled = gained._replace(refilled_from_ms=earlier, refilled_until_ms=earlier)
+    set_back = gained._replace(refilled_from_ms=later, refilled_until_ms=later)
+    split = gained._replace(shard_count=2)
+    stamped = gained._replace(fingerprint=_FEWER.fingerprint)
+    for write in (too_much, too_full, refilled, set_back, split, stamped):
         expect(isinstance(await agreed(trial, address, write), Refused), f"{write} was granted")
-    expect(isinstance(await agreed(trial, address, borrow), Granted), "Borrow was refused")
-    again = trial.borrow(seen, rpm=MILLI)
+    expect(isinstance(await agreed(trial, address, gained), Granted), "What was gained was refused")
+    again = trial.take_gained(seen, rpm=MILLI)
     expect(isinstance(await agreed(trial, address, again), Refused), "It was taken twice")
     after = await _existing(trial, address)
     same(after.cells["rpm"].tokens_milli, -MILLI, "The balance is not what will be gained")
@@ -200,7 +202,7 @@ async def check_a_write_that_is_sent_again_changes_nothing(trial: Trial) -> None
     seen = await _existing(trial, address)
     intent = Intent(LIMITS, {"rpm": 1}, 1, None, None, False)
     refill = plan_restamp(intent, seen, trial.io.operation_id(), trial.now_ms + 5)
-    writes = (refill, trial.speculate(rpm=2), trial.drain(tpm=3), trial.adjust(rpm=900 * MILLI))
+    writes = (refill, trial.take_unseen(rpm=2), trial.take(tpm=3), trial.adjust(rpm=900 * MILLI))
     for write in (created, *writes):
         await agreed(trial, address, write)
         again = await agreed(trial, address, write)
@@ -211,7 +213,7 @@ async def check_an_expired_bucket_is_not_charged_blindly(trial: Trial) -> None:
     address, create = trial.address(), trial.create()
     expired = create.bucket._replace(expires_at_s=trial.now_ms // 1000 - 5)
     await trial.write(address, create._replace(bucket=expired))
-    found = await trial.write(address, trial.speculate(rpm=1))
+    found = await trial.write(address, trial.take_unseen(rpm=1))
     expect(not isinstance(found, Granted), "Charged a bucket that may be dropped at any moment")
 
 
@@ -240,11 +242,11 @@ async def check_writes_go_together_or_not_at_all(trial: Trial) -> None:
     outcomes = await buckets.write_all([(first, refill), (second, trial.create())])
     same(outcomes[1], Refused(before[second]), "A bucket was created twice")
     same(await buckets.read([first, second]), before, "Part of what was refused was carried out")
-    drains = [(address, trial.drain(rpm=MILLI)) for address in (first, second)]
-    outcomes = await buckets.write_all([drains[0], (second, trial.create())])
+    takes = [(address, trial.take(rpm=MILLI)) for address in (first, second)]
+    outcomes = await buckets.write_all([takes[0], (second, trial.create())])
     same(isinstance(outcomes[0], Granted), True, "A taking could have been carried out")
     same(await buckets.read([first, second]), before, "Part of what was refused was carried out")
-    same(await _together(trial, *drains), 2, "taken from")
+    same(await _together(trial, *takes), 2, "taken from")
 
 
 async def _together(trial: Trial, *writes: tuple[BucketAddress, Write]) -> int:
@@ -267,7 +269,7 @@ async def check_a_split_keeps_every_token(trial: Trial) -> None:
     kept, given = split(image)
     refill = Refill(trial.io.operation_id(), trial.now_ms, image, kept)
     create = Create(trial.io.operation_id(), trial.now_ms, given)
-    await agreed(trial, lower, trial.drain(rpm=MILLI))
+    await agreed(trial, lower, trial.take(rpm=MILLI))
     same(await _together(trial, (lower, refill), (upper, create)), 2, "parts of a split")
     found = await trial.store.buckets.read([lower, upper])
     tokens_milli = sum(bucket.cells["rpm"].tokens_milli for bucket in found.values())
@@ -311,7 +313,7 @@ async def check_buckets_of_tenants_do_not_meet(trial: Trial) -> None:
     await agreed(trial, trial.address(), trial.create({"rpm": 30 * MILLI}))
     same(await other.bucket(other.address()), None, "Another tenant's bucket was read")
     await agreed(other, other.address(), other.create())
-    await agreed(other, other.address(), other.speculate(rpm=1))
+    await agreed(other, other.address(), other.take_unseen(rpm=1))
     rest_milli = (await _existing(trial, trial.address())).cells["rpm"].tokens_milli
     same(rest_milli, 70 * MILLI, "Another tenant's bucket was charged")
     same(
@@ -323,7 +325,7 @@ async def check_concurrent_takes_never_overdraw(trial: Trial) -> None:
     address = trial.address()
     await trial.write(address, trial.create({"rpm": 75 * MILLI}))
     outcomes = await trial.at_once(
-        trial.write(address, trial.speculate(rpm=MILLI)) for _ in range(40)
+        trial.write(address, trial.take_unseen(rpm=MILLI)) for _ in range(40)
     )
     granted = [outcome for outcome in outcomes if isinstance(outcome, Granted)]
     balances = {outcome.bucket.cells["rpm"].tokens_milli for outcome in granted}

@@ -12,7 +12,7 @@ from ...core.bucket import Bucket, BucketAddress
 from ...core.limit import Limit, LimitSet
 from ...core.planner import Intent, plan_create
 from ...core.windows import iso_ms
-from ...core.writes import Adjust, Borrow, Create, Drain, Outcome, Speculate, Write
+from ...core.writes import Adjust, Create, Outcome, Take, Write
 from ...ports.io import Io
 from ...ports.repository_protocol import RepositoryProtocol
 
@@ -100,33 +100,31 @@ class Trial:
         assert isinstance(planned, Create)
         return planned
 
-    def speculate(self, limits: LimitSet = LIMITS, **takes_milli: int) -> Speculate:
-        """A taking that every bucket with these limits and enough tokens covers."""
-        return Speculate(
+    def take(self, limits: LimitSet = LIMITS, **takes_milli: int) -> Take:
+        """A taking that every bucket with these limits and enough stored tokens covers."""
+        return Take(
             self.io.operation_id(),
             self.now_ms,
             limits.fingerprint,
             takes_milli,
             acquires=1,
-            refilled_since_ms=0,
+            refilled_from_ms=0,
+            refilled_until_ms=None,
+            floors_milli=takes_milli,
             roofs_milli=dict.fromkeys(takes_milli, 10**18),
         )
 
-    def drain(self, limits: LimitSet = LIMITS, **takes_milli: int) -> Drain:
-        """The same, for a bucket that has been seen."""
-        return Drain(*self.speculate(limits, **takes_milli))
+    def take_unseen(self, limits: LimitSet = LIMITS, **takes_milli: int) -> Take:
+        """A taking from a bucket that has not been seen, and must not have expired."""
+        return self.take(limits, **takes_milli)._replace(unexpired=True)
 
-    def borrow(self, seen: Bucket, **takes_milli: int) -> Borrow:
-        """A taking that a bucket which has been seen covers once it has gained all of it."""
-        return Borrow(
-            self.io.operation_id(),
-            self.now_ms,
-            seen.fingerprint,
-            takes_milli,
-            acquires=1,
-            refilled_at_ms=seen.refilled_at_ms,
+    def take_gained(self, seen: Bucket, **takes_milli: int) -> Take:
+        """A taking of as much as an empty bucket has gained since it was seen."""
+        return self.take(LIMITS, **takes_milli)._replace(
+            fingerprint=seen.fingerprint,
+            refilled_from_ms=seen.refilled_at_ms,
+            refilled_until_ms=seen.refilled_at_ms,
             floors_milli=dict.fromkeys(takes_milli, 0),
-            roofs_milli=dict.fromkeys(takes_milli, 10**18),
         )
 
     def adjust(self, **deltas_milli: int) -> Adjust:

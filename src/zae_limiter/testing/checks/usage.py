@@ -37,7 +37,7 @@ def _month_start_ms(trial: Trial) -> int:
 async def check_a_write_is_counted_when_it_is_answered(trial: Trial) -> None:
     address, now_ms = trial.address(), trial.now_ms
     await trial.write(address, trial.create({"rpm": 3 * MILLI}))
-    await trial.write(address, trial.speculate(rpm=2 * MILLI))
+    await trial.write(address, trial.take_unseen(rpm=2 * MILLI))
     for window in ("hourly", "daily", "monthly"):
         start = window_start(window, now_ms)
         query = UsageQuery("key-1", "gpt-4", window)
@@ -49,8 +49,8 @@ async def check_a_write_is_counted_when_it_is_answered(trial: Trial) -> None:
 
 async def check_refused_and_repeated_writes_are_not_counted(trial: Trial) -> None:
     address = trial.address()
-    take = trial.speculate(rpm=5 * MILLI)
-    for write in (trial.create(), take, take, trial.speculate(rpm=99 * MILLI), trial.create()):
+    take = trial.take_unseen(rpm=5 * MILLI)
+    for write in (trial.create(), take, take, trial.take_unseen(rpm=99 * MILLI), trial.create()):
         await trial.write(address, write)
     found = await _read(trial, UsageQuery("key-1", window_type="daily"))
     totals = [(snapshot.counters.get("rpm"), snapshot.total_events) for snapshot in found]
@@ -147,7 +147,7 @@ async def check_shards_are_counted_together(trial: Trial) -> None:
 async def check_concurrent_writes_are_all_counted(trial: Trial) -> None:
     address = trial.address()
     await trial.write(address, trial.create())
-    await trial.at_once(trial.write(address, trial.speculate(rpm=MILLI)) for _ in range(20))
+    await trial.at_once(trial.write(address, trial.take_unseen(rpm=MILLI)) for _ in range(20))
     (found,) = await _read(trial, UsageQuery("key-1", window_type="monthly"))
     same((found.counters["rpm"], found.total_events), (20, 21), "Usage of the month")
 
