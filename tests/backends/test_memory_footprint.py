@@ -40,6 +40,4 @@ def test_buckets_share_what_describes_their_limits() -> None:
         here, there = repository.scope.store.buckets._tables.buckets.values()  # type: ignore[attr-defined]
     for name in ("rpm", "tpm"):
         mine, others = here.cells[name], there.cells[name]
-        assert mine.capacity_milli is others.capacity_milli
-        assert mine.refill_amount_milli is others.refill_amount_milli
-        assert mine.refill_period_ms is others.refill_period_ms
+        assert mine.rate is others.rate

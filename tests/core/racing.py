@@ -257,7 +257,7 @@ class Race:
         for name, cell in item.cells.items():
             ceiling_milli = item.ceiling_milli(name)
             assert cell.tokens_milli <= ceiling_milli, f"{name} is above its ceiling"
-            assert 0 <= cell.remainder < item.period_ms(name), f"{name} has an odd remainder"
+            assert 0 <= cell.remainder < item.rate(name).period_ms, f"{name} has an odd remainder"
             full = item.shard_count == 1 and cell.tokens_milli == ceiling_milli
             assert not (full and cell.remainder), f"{name} overflows"
             assert cell.consumed_milli == self.consumed_milli[shard][name], f"{name} is miscounted"
@@ -269,9 +269,9 @@ def _guess(intent: Intent, operation: str, now_ms: int) -> Take:
     since_ms = now_ms - min(int(500 * limit.seconds_to_fill) for limit in intent.limits.limits)
     roofs_milli = {}
     for name in intent.takes_milli.keys() & intent.limits.by_name.keys():
-        cell = cell_of(intent.limits.by_name[name])
-        gain = (now_ms - since_ms) * cell.refill_amount_milli
-        roofs_milli[name] = cell.capacity_milli - -(-gain // cell.refill_period_ms) - 1
+        capacity_milli, amount_milli, period_ms = cell_of(intent.limits.by_name[name]).rate
+        gain = (now_ms - since_ms) * amount_milli
+        roofs_milli[name] = capacity_milli - -(-gain // period_ms) - 1
     return Take(
         operation,
         now_ms,

@@ -24,6 +24,7 @@ from zae_limiter.core.bucket import (
     take,
 )
 from zae_limiter.core.limit import BucketState, Limit, LimitSet
+from zae_limiter.core.rates import Rate
 from zae_limiter.core.validation import WCU
 
 NOW_MS = 1_000_000
@@ -47,7 +48,7 @@ def refill_in_steps(bucket: Bucket, steps_ms: list[int]) -> Bucket:
 def real_balance(bucket: Bucket, name: str) -> Fraction:
     """Tokens and the part of one that the remainder stands for, in millitokens."""
     cell = bucket.cells[name]
-    return cell.tokens_milli + Fraction(cell.remainder, bucket.period_ms(name))
+    return cell.tokens_milli + Fraction(cell.remainder, bucket.rate(name).period_ms)
 
 
 class TestRefill:
@@ -127,7 +128,7 @@ class TestRefill:
         limits = LimitSet.of([Limit.custom("x", 10, 7, 3)])
         bucket = take(full_bucket(limits, NOW_MS), {"x": 5000}, 3)
         after = refill(bucket, NOW_MS + 1000)
-        assert after.cells["x"] == Cell(7333, 10_000, 7000, 3000, 5000, 1000)
+        assert after.cells["x"] == Cell(7333, Rate(10_000, 7000, 3000), 5000, 1000)
         assert after.acquires == 3
 
 
@@ -160,10 +161,10 @@ class TestShards:
         assert sum(full) == limit.capacity * 1000
 
     def test_the_write_budget_is_each_shards_own(self) -> None:
-        cell = Cell(0, 1_000_000, 1_000_000, 1000)
+        cell = Cell(0, Rate(1_000_000, 1_000_000, 1000))
         item = Bucket({WCU: cell, "x": cell}, NOW_MS, "", shard=1, shard_count=4)
         assert (item.ceiling_milli(WCU), item.ceiling_milli("x")) == (1_000_000, 250_000)
-        assert (item.period_ms(WCU), item.period_ms("x")) == (1000, 4000)
+        assert (item.rate(WCU).period_ms, item.rate("x").period_ms) == (1000, 4000)
         after = refill(item, NOW_MS + 8)
         assert {name: c.tokens_milli for name, c in after.cells.items()} == {WCU: 8000, "x": 2000}
 
@@ -179,7 +180,7 @@ class TestSplit:
         shard = data.draw(st.integers(0, shard_count - 1))
         whole = bucket_with(LimitSet.of([limit]), {"x": 0}, shard_count)._replace(shard=shard)
         held_milli = min(tokens_milli, whole.ceiling_milli("x"))
-        remainder = data.draw(st.integers(0, whole.period_ms("x") - 1))
+        remainder = data.draw(st.integers(0, whole.rate("x").period_ms - 1))
         cell = whole.cells["x"]._replace(tokens_milli=held_milli, remainder=remainder)
         whole = whole._replace(cells={"x": cell})
         lower, upper = split(whole)
@@ -205,8 +206,8 @@ class TestSplit:
         whole = whole._replace(recent=("op",), parent_id="org", cascade=True, expires_at_s=9)
         lower, upper = split(whole)
         assert (lower.shard, lower.shard_count, upper.shard, upper.shard_count) == (0, 2, 1, 2)
-        assert lower.cells["rpm"] == Cell(29_500, 60_000, 60_000, 60_000, 1001)
-        assert upper.cells["rpm"] == Cell(29_499, 60_000, 60_000, 60_000, 0)
+        assert lower.cells["rpm"] == Cell(29_500, Rate(60_000, 60_000, 60_000), 1001)
+        assert upper.cells["rpm"] == Cell(29_499, Rate(60_000, 60_000, 60_000), 0)
         assert (lower.acquires, lower.recent) == (7, ("op",))
         assert (upper.acquires, upper.recent) == (0, ())
         for half in (lower, upper):
@@ -225,7 +226,7 @@ class TestMetered:
     NEW = LimitSet.of([Limit.per_minute("rpm", 20)])
 
     def test_an_item_takes_a_thousand_writes_a_second(self) -> None:
-        assert Cell(1_000_000, 1_000_000, 1_000_000, 1000) == WCU_CELL
+        assert Cell(1_000_000, Rate(1_000_000, 1_000_000, 1000)) == WCU_CELL
 
     def test_a_metered_bucket_counts_its_writes(self) -> None:
         assert full_bucket(self.OLD, NOW_MS, metered=True).cells[WCU] == WCU_CELL
@@ -248,14 +249,14 @@ class TestStamp:
     def test_tokens_are_clamped_to_a_lower_ceiling(self) -> None:
         new = LimitSet.of([Limit.per_minute("rpm", 20), Limit.per_minute("tpm", 100)])
         after = stamp(bucket_with(self.OLD, {"rpm": 45_000, "tpm": 5000}), new)
-        assert after.cells["rpm"] == Cell(20_000, 20_000, 20_000, 60_000)
+        assert after.cells["rpm"] == Cell(20_000, Rate(20_000, 20_000, 60_000))
         assert after.cells["tpm"].tokens_milli == 5000
         assert after.fingerprint == new.fingerprint
 
     def test_a_higher_ceiling_keeps_the_tokens(self) -> None:
         new = LimitSet.of([Limit.per_minute("rpm", 600), Limit.per_minute("tpm", 100)])
         after = stamp(bucket_with(self.OLD, {"rpm": 45_000, "tpm": 5000}), new)
-        assert after.cells["rpm"] == Cell(45_000, 600_000, 600_000, 60_000)
+        assert after.cells["rpm"] == Cell(45_000, Rate(600_000, 600_000, 60_000))
 
     def test_debt_stays(self) -> None:
         new = LimitSet.of([Limit.per_minute("rpm", 1)])
@@ -329,14 +330,14 @@ class TestStamp:
         self, old: Limit, new: Limit, shard_count: int, data: st.DataObject
     ) -> None:
         bucket = bucket_with(LimitSet.of([old]), {"x": -1}, shard_count)
-        remainder = data.draw(st.integers(0, bucket.period_ms("x") - 1))
+        remainder = data.draw(st.integers(0, bucket.rate("x").period_ms - 1))
         cell = bucket.cells["x"]._replace(remainder=remainder)
         before = bucket._replace(cells={"x": cell})
         after = stamp(before, LimitSet.of([new]))
-        assert 0 <= after.cells["x"].remainder < after.period_ms("x")
+        assert 0 <= after.cells["x"].remainder < after.rate("x").period_ms
         assert real_balance(after, "x") <= real_balance(before, "x")
         lost = real_balance(before, "x") - real_balance(after, "x")
-        assert lost < Fraction(1, after.period_ms("x"))
+        assert lost < Fraction(1, after.rate("x").period_ms)
 
     def test_a_clamped_cell_has_no_remainder(self) -> None:
         limits = LimitSet.of([Limit.custom("x", 10, 7, 3)])
@@ -390,9 +391,9 @@ class TestTakeAndCredit:
     @pytest.mark.parametrize(
         ("amount_milli", "expected"),
         [
-            (999, Cell(9999, 10_000, 10_000, 1000, -999, remainder=7)),
-            (1000, Cell(10_000, 10_000, 10_000, 1000, -1000)),
-            (3000, Cell(10_000, 10_000, 10_000, 1000, -3000)),
+            (999, Cell(9999, Rate(10_000, 10_000, 1000), -999, remainder=7)),
+            (1000, Cell(10_000, Rate(10_000, 10_000, 1000), -1000)),
+            (3000, Cell(10_000, Rate(10_000, 10_000, 1000), -3000)),
         ],
     )
     def test_credit_stops_at_the_ceiling_and_counts_all_of_it(
@@ -406,7 +407,7 @@ class TestTakeAndCredit:
 def test_users_see_one_state_for_each_limit_of_theirs() -> None:
     limits = LimitSet.of([Limit.per_minute("rpm", 60)])
     bucket = take(full_bucket(limits, NOW_MS), {"rpm": 1500}, 1)
-    bucket = bucket._replace(cells={**bucket.cells, WCU: Cell(1, 1, 1, 1)})
+    bucket = bucket._replace(cells={**bucket.cells, WCU: Cell(1, Rate(1, 1, 1))})
     address = BucketAddress("ns", "key", "gpt-4")
     assert bucket_states(address, bucket) == [
         BucketState("key", "gpt-4", "rpm", 58_500, NOW_MS, 60_000, 60_000, 60_000, 1500)

@@ -59,7 +59,7 @@ def test_waiting_as_told_is_enough_and_a_millisecond_less_is_not(
     for name, cell in bucket.cells.items():
         ceiling_milli = bucket.ceiling_milli(name)
         tokens_milli = data.draw(st.integers(-ceiling_milli, ceiling_milli), "tokens")
-        last = 0 if tokens_milli == ceiling_milli else bucket.period_ms(name) - 1
+        last = 0 if tokens_milli == ceiling_milli else bucket.rate(name).period_ms - 1
         remainder = data.draw(st.integers(0, last), "remainder")
         cells[name] = cell._replace(tokens_milli=tokens_milli, remainder=remainder)
         takes_milli[name] = data.draw(st.integers(0, ceiling_milli), "wanted")

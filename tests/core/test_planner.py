@@ -312,7 +312,7 @@ def any_bucket(limits: LimitSet, data: st.DataObject) -> Bucket:
     def balance(name: str, cell: Cell) -> Cell:
         ceiling_milli = bucket.ceiling_milli(name)
         tokens_milli = ceiling_milli - data.draw(st.integers(0, 2000))
-        last = bucket.period_ms(name) - 1 if tokens_milli < ceiling_milli else 0
+        last = bucket.rate(name).period_ms - 1 if tokens_milli < ceiling_milli else 0
         remainder = data.draw(st.sampled_from([0, last]))
         return cell._replace(tokens_milli=tokens_milli, remainder=remainder)
 

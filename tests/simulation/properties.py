@@ -110,7 +110,7 @@ def _check_item(applied: Applied) -> None:
     for name, cell in after.cells.items():
         if name == WCU:
             continue
-        ceiling_milli, period_ms = after.part(name)
+        ceiling_milli, _, period_ms = after.rate(name)
         assert cell.tokens_milli <= ceiling_milli, f"{name} above its ceiling: {applied}"
         assert 0 <= cell.remainder < period_ms, f"{name} has an odd rest: {applied}"
         counted = _consumed_milli(before, name) + moved_milli.get(name, 0)
@@ -155,12 +155,12 @@ def check_window(home: BucketAddress, history: list[Applied], *, debt_stays: boo
     skew_ms = max(0, *leads_ms) - min(0, *leads_ms)
     for name, life in _lives(history):
         cells = [applied.after.cells[name] for applied in life]
-        fastest = max(cells, key=lambda c: Fraction(c.refill_amount_milli, c.refill_period_ms))
+        fastest = max(cells, key=lambda c: Fraction(*c.rate[1:]))
         window = worst_window(
             _events(life, name, debt_stays),
             capacity_milli=max(cell.capacity_milli for cell in cells),
-            refill_amount_milli=fastest.refill_amount_milli,
-            refill_period_ms=fastest.refill_period_ms,
+            refill_amount_milli=fastest.rate.amount_milli,
+            refill_period_ms=fastest.rate.period_ms,
             skew_ms=skew_ms,
         )
         assert window.excess_milli <= 0, f"{name} of {home} let out too much: {window}"

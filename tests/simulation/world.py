@@ -13,6 +13,7 @@ from unittest.mock import patch
 from zae_limiter import Entity, OnUnavailable, RateLimiterUnavailable, RateLimitExceeded
 from zae_limiter.core import bucket
 from zae_limiter.core.apply import apply
+from zae_limiter.core.rates import Rate
 from zae_limiter.core.shards import MAX_SHARDS
 from zae_limiter.flows.acquire.lease import LeaseTerms, adjust, consume, end_lease, open_lease
 from zae_limiter.flows.acquire.refusal_cache import RefusalCache
@@ -277,7 +278,7 @@ class World:
 @contextmanager
 def _few_writes_each() -> Iterator[None]:
     """Items that are full of writes after a few, so that they are split in a short run."""
-    few = bucket.Cell(12_000, 12_000, 12_000, 1000)
+    few = bucket.Cell(12_000, Rate(12_000, 12_000, 1000))
     with patch.object(bucket, "WCU_CELL", few):
         yield
 

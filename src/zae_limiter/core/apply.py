@@ -144,9 +144,9 @@ def _is_full_by_then(write: Fill, bucket: Bucket) -> bool:
 def _filled(write: Fill, bucket: Bucket) -> Bucket:
     cells = dict(bucket.cells)
     for name, tokens_milli in write.leaves_milli.items():
-        _, capacity, amount, period, consumed, _ = cells[name]
+        _, rate, consumed_milli, _ = cells[name]
         taken_milli = write.takes_milli.get(name, 0)
-        cells[name] = Cell(tokens_milli, capacity, amount, period, consumed + taken_milli)
+        cells[name] = Cell(tokens_milli, rate, consumed_milli + taken_milli)
     return Bucket(
         cells,
         write.at_ms,

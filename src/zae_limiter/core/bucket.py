@@ -1,11 +1,7 @@
 """A bucket as it is stored: all limits of one entity and resource in one value.
 
 All limits share one refill time. Each keeps the remainder of its own division, so that
-a slow limit beside a fast one loses nothing however often the bucket is refilled:
-
-    added, remainder' = divmod(elapsed * refill_amount + remainder, refill_period)
-
-A full cell has no remainder: what would accrue above the ceiling never existed.
+a slow limit beside a fast one loses nothing however often the bucket is refilled (`core.rates`).
 """
 
 from __future__ import annotations
@@ -15,7 +11,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from .limit import MILLI, BucketState, Limit, LimitSet
-from .shards import halve, share, sibling
+from .rates import Rate, rate_of, rescale_remainder
+from .shards import halve, sibling
 from .validation import WCU
 
 # How many of the last writes an item remembers, to recognise one that is sent again.
@@ -40,14 +37,17 @@ class BucketAddress(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """One limit of a bucket. Capacity and rate are those of the whole, not of a shard."""
+    """One limit of a bucket item. The rate is that of the whole bucket, not of a shard."""
 
     tokens_milli: int
-    capacity_milli: int
-    refill_amount_milli: int
-    refill_period_ms: int
+    rate: Rate
     consumed_milli: int = 0
     remainder: int = 0
+
+    @property
+    def capacity_milli(self) -> int:
+        """The most that the whole bucket may hold."""
+        return self.rate.ceiling_milli
 
 
 class Bucket(NamedTuple):
@@ -69,43 +69,33 @@ class Bucket(NamedTuple):
     cascade: bool = False
     dormant: frozenset[str] = frozenset()
 
-    def part(self, name: str) -> tuple[int, int]:
-        """What this item may hold of a limit, in millitokens, and in how many milliseconds it
-        gains the refill amount."""
-        cell = self.cells[name]
+    def rate(self, name: str) -> Rate:
+        """How this item gains tokens of a limit, and how many it may hold. The item's own writes
+        are counted by item, whatever its part of the bucket."""
+        rate = self.cells[name].rate
         if self.shard_count == 1 or name == WCU:
-            return cell.capacity_milli, cell.refill_period_ms
-        ceiling_milli = share(cell.capacity_milli, self.shard, self.shard_count)
-        return ceiling_milli, cell.refill_period_ms * self.shard_count
+            return rate
+        return rate.part(self.shard, self.shard_count)
 
     def ceiling_milli(self, name: str) -> int:
         """The most this item may hold of a limit."""
-        return self.part(name)[0]
-
-    def period_ms(self, name: str) -> int:
-        """The refill period of this item's share of a limit."""
-        return self.part(name)[1]
+        return self.rate(name).ceiling_milli
 
     def is_expired(self, now_ms: int) -> bool:
         """True when the store may drop the item at any moment."""
         return self.expires_at_s is not None and self.expires_at_s * 1000 <= now_ms
 
 
-# Buckets with the same limit share the numbers that describe it: they are most of a cell.
 @lru_cache(maxsize=4096)
 def cell_of(limit: Limit) -> Cell:
     """A full cell."""
     capacity_milli = limit.capacity * MILLI
-    return Cell(
-        capacity_milli,
-        capacity_milli,
-        limit.refill_amount * MILLI,
-        limit.refill_period_seconds * 1000,
-    )
+    amount_milli, period_ms = limit.refill_amount * MILLI, limit.refill_period_seconds * 1000
+    return Cell(capacity_milli, rate_of(capacity_milli, amount_milli, period_ms))
 
 
-# What one item may be written in a second, where a store charges for writes and limits them.
-WCU_CELL = Cell(1_000_000, 1_000_000, 1_000_000, 1000)
+# One item may be written a thousand times a second, where a store limits writes.
+WCU_CELL = Cell(1_000_000, rate_of(1_000_000, 1_000_000, 1000))
 
 
 def full_bucket(limits: LimitSet, now_ms: int, *, metered: bool = False) -> Bucket:
@@ -161,24 +151,19 @@ def owned(bucket: Bucket, expires_at_s: int | None, parent_id: str | None, casca
 
 def refill(bucket: Bucket, now_ms: int) -> Bucket:
     """Credit every limit for the time since the last refill. Time never moves backward."""
-    elapsed_ms = max(0, now_ms - bucket.refilled_at_ms)
-    is_whole = bucket.shard_count == 1
+    since_ms = bucket.refilled_at_ms
+    until_ms = max(since_ms, now_ms)
     cells = {}
-    for name, (tokens, capacity, amount, period, consumed, remainder) in bucket.cells.items():
-        ceiling, part_period = (capacity, period) if is_whole else bucket.part(name)
-        added, rest = divmod(elapsed_ms * amount + remainder, part_period)
-        if tokens + added < ceiling:
-            cells[name] = Cell(tokens + added, capacity, amount, period, consumed, rest)
-        else:
-            cells[name] = Cell(ceiling, capacity, amount, period, consumed, 0)
-    return renewed(bucket, cells, refilled_at_ms=bucket.refilled_at_ms + elapsed_ms)
+    for name, (tokens_milli, rate, consumed_milli, remainder) in bucket.cells.items():
+        part = rate if bucket.shard_count == 1 else bucket.rate(name)
+        held_milli, rest = part.refill(tokens_milli, remainder, since_ms, until_ms)
+        cells[name] = Cell(held_milli, rate, consumed_milli, rest)
+    return renewed(bucket, cells, refilled_at_ms=until_ms)
 
 
 def time_to_gain_ms(bucket: Bucket, name: str, gain_milli: int) -> int:
     """The first millisecond by which this much has been refilled, the ceiling aside."""
-    cell = bucket.cells[name]
-    missing = gain_milli * bucket.period_ms(name) - cell.remainder
-    return max(0, -(-missing // cell.refill_amount_milli))
+    return bucket.rate(name).time_to_gain_ms(gain_milli, bucket.cells[name].remainder)
 
 
 def time_to_fill_ms(bucket: Bucket, name: str) -> int:
@@ -219,8 +204,7 @@ def _stamp_cell(bucket: Bucket, limit: Limit) -> Cell:
     old = bucket.cells.get(limit.name)
     if old is None:
         return fresh
-    # A remainder is a part of a millitoken, counted in periods; a new period rescales it.
-    remainder = old.remainder * fresh.refill_period_ms // old.refill_period_ms
+    remainder = rescale_remainder(old.remainder, old.rate, fresh.rate)
     return fresh._replace(
         tokens_milli=old.tokens_milli, consumed_milli=old.consumed_milli, remainder=remainder
     )
@@ -306,14 +290,9 @@ def take(
     cells = dict(bucket.cells)
     for name, amount_milli in takes_milli.items():
         if amount_milli:
-            tokens, capacity, refill_amount, refill_period, consumed, remainder = cells[name]
+            held_milli, rate, consumed_milli, remainder = cells[name]
             cells[name] = Cell(
-                tokens - amount_milli,
-                capacity,
-                refill_amount,
-                refill_period,
-                consumed + amount_milli,
-                remainder,
+                held_milli - amount_milli, rate, consumed_milli + amount_milli, remainder
             )
     return renewed(bucket, cells, recent=recent, acquires=acquires)
 
@@ -338,9 +317,7 @@ def bucket_states(address: BucketAddress, bucket: Bucket) -> list[BucketState]:
             name,
             cell.tokens_milli,
             bucket.refilled_at_ms,
-            cell.capacity_milli,
-            cell.refill_amount_milli,
-            cell.refill_period_ms,
+            *cell.rate,
             cell.consumed_milli,
         )
         for name, cell in bucket.cells.items()

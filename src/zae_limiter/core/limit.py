@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from .exceptions import ValidationError
+from .rates import seconds_to_fill, tokens_per_second
 from .validation import MAX_AMOUNT, MAX_PERIOD_SECONDS, validate_limit_name
 
 MILLI = 1000
@@ -105,12 +106,12 @@ class Limit:
     @property
     def refill_rate(self) -> float:
         """Tokens per second."""
-        return self.refill_amount / self.refill_period_seconds
+        return tokens_per_second(self.refill_amount, self.refill_period_seconds)
 
     @property
     def seconds_to_fill(self) -> float:
         """How long an empty bucket takes to be full."""
-        return self.capacity / self.refill_rate
+        return seconds_to_fill(self.capacity, self.refill_amount, self.refill_period_seconds)
 
 
 @dataclass

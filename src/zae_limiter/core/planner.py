@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from .bucket import Bucket, at, carries, covers, full_bucket, owned, take, time_to_fill_ms
 from .limit import LimitSet
+from .rates import Rate
 from .shards import MAX_SHARDS
 from .validation import WCU
 from .writes import Create, Fill, Refill, Take, Write
@@ -15,7 +16,7 @@ from .writes import Create, Fill, Refill, Take, Write
 _STOCK_MS = 500
 # How long after a refill it is put off: about as long as many who meet at a bucket see the same
 # one, and not so long that its own writes, which are counted by refills, go unnoticed.
-_BORROWED_FOR_MS = 1000
+_UNREFILLED_FOR_MS = 1000
 
 
 class Intent(NamedTuple):
@@ -85,16 +86,14 @@ def _take_unseen(intent: Intent, guess: Bucket, operation: str, now_ms: int) -> 
 
 def _roofs_milli(intent: Intent, bucket: Bucket, now_ms: int) -> dict[str, int]:
     """What each limit may hold at the bucket's refill time and not be full by now."""
-    elapsed_ms = max(0, now_ms - bucket.refilled_at_ms)
+    since_ms = bucket.refilled_at_ms
+    until_ms = max(since_ms, now_ms)
     known = bucket.cells.keys() - {WCU}
-    return {n: _roof_milli(bucket, n, elapsed_ms) for n in intent.takes_milli if n in known}
-
-
-def _roof_milli(bucket: Bucket, name: str, elapsed_ms: int) -> int:
-    ceiling_milli, period_ms = bucket.part(name)
-    # Rounded up, and one more for the remainder, which is less than a millitoken.
-    gain_milli = -(-elapsed_ms * bucket.cells[name].refill_amount_milli // period_ms)
-    return ceiling_milli - gain_milli - 1
+    return {
+        name: bucket.rate(name).roof_milli(since_ms, until_ms)
+        for name in intent.takes_milli
+        if name in known
+    }
 
 
 def plan_create(intent: Intent, operation: str, now_ms: int) -> Create | Short:
@@ -134,14 +133,13 @@ def _plan_fill(intent: Intent, bucket: Bucket, operation: str, now_ms: int) -> F
         return None
     takes_milli = intent.takes_milli
     now_ms = max(now_ms, bucket.refilled_at_ms)
-    since_ms = min(now_ms - bucket.refilled_at_ms, 2 * _usual_gap_ms(intent, bucket))
+    rates = {name: bucket.rate(name) for name in bucket.cells}
+    by_ms = max(bucket.refilled_at_ms, now_ms - 2 * _usual_gap_ms(intent, bucket, rates))
     floors_milli, leaves_milli = {}, {}
-    for name, cell in bucket.cells.items():
-        ceiling_milli, period_ms = bucket.part(name)
-        # What it must have held to be full after this time.
-        floor_milli = ceiling_milli - since_ms * cell.refill_amount_milli // period_ms
-        left_milli = ceiling_milli - takes_milli.get(name, 0)
-        if cell.tokens_milli < floor_milli or left_milli < 0:
+    for name, rate in rates.items():
+        floor_milli = rate.floor_milli(by_ms, now_ms)
+        left_milli = rate.ceiling_milli - takes_milli.get(name, 0)
+        if bucket.cells[name].tokens_milli < floor_milli or left_milli < 0:
             return None
         floors_milli[name] = floor_milli
         leaves_milli[name] = left_milli
@@ -151,7 +149,7 @@ def _plan_fill(intent: Intent, bucket: Bucket, operation: str, now_ms: int) -> F
         bucket.fingerprint,
         takes_milli,
         intent.acquires,
-        now_ms - since_ms,
+        by_ms,
         floors_milli,
         leaves_milli,
         bucket.shard_count,
@@ -161,13 +159,13 @@ def _plan_fill(intent: Intent, bucket: Bucket, operation: str, now_ms: int) -> F
     )
 
 
-def _usual_gap_ms(intent: Intent, bucket: Bucket) -> int:
-    """How long it takes to gain what was last missing, or what is asked."""
+def _usual_gap_ms(intent: Intent, bucket: Bucket, rates: Mapping[str, Rate]) -> int:
+    """The time in which the bucket gains what was last missing, or what is asked."""
     gap_ms = 0
-    for name, cell in bucket.cells.items():
-        ceiling_milli, period_ms = bucket.part(name)
-        gain_milli = max(ceiling_milli - cell.tokens_milli, intent.takes_milli.get(name, 0))
-        gap_ms = max(gap_ms, -(-gain_milli * period_ms // cell.refill_amount_milli))
+    for name, rate in rates.items():
+        missing_milli = rate.ceiling_milli - bucket.cells[name].tokens_milli
+        gain_milli = max(missing_milli, intent.takes_milli.get(name, 0))
+        gap_ms = max(gap_ms, rate.time_to_gain_ms(gain_milli))
     return gap_ms
 
 
@@ -182,7 +180,7 @@ def _gains_by_a_split(bucket: Bucket, takes_milli: Mapping[str, int]) -> bool:
     may be, nor if this one holds less of what is asked than it gains in a while: then its limits
     are what holds callers back, and pieces would only have to be put together again."""
     return bucket.shard_count < MAX_SHARDS and all(
-        cell.tokens_milli * bucket.period_ms(name) >= _STOCK_MS * cell.refill_amount_milli
+        cell.tokens_milli >= bucket.rate(name).most_gain_milli(0, _STOCK_MS)
         for name, cell in bucket.cells.items()
         if takes_milli.get(name)
     )
@@ -192,7 +190,8 @@ def _plan_take(intent: Intent, bucket: Bucket, operation: str, now_ms: int) -> T
     """A taking that leaves the refill time alone, if it is allowed and the balance is there."""
     if bucket.fingerprint != intent.limits.fingerprint or bucket.is_expired(now_ms):
         return None
-    elapsed_ms = max(0, now_ms - bucket.refilled_at_ms)
+    since_ms = bucket.refilled_at_ms
+    until_ms = max(since_ms, now_ms)
     is_stored = True
     roofs_milli = {}
     for name, amount_milli in intent.takes_milli.items():
@@ -202,7 +201,8 @@ def _plan_take(intent: Intent, bucket: Bucket, operation: str, now_ms: int) -> T
         if name == WCU:
             roof_milli = tokens_milli
         else:
-            roofs_milli[name] = roof_milli = _roof_milli(bucket, name, elapsed_ms)
+            roof_milli = bucket.rate(name).roof_milli(since_ms, until_ms)
+            roofs_milli[name] = roof_milli
         if amount_milli and tokens_milli > roof_milli:
             return None
         is_stored = is_stored and (not amount_milli or amount_milli <= tokens_milli)
@@ -226,16 +226,16 @@ def _plan_take_gained(
     intent: Intent, bucket: Bucket, roofs_milli: Mapping[str, int], operation: str, now_ms: int
 ) -> Take | None:
     """A taking of what was gained since the last refill, too."""
-    elapsed_ms = max(0, now_ms - bucket.refilled_at_ms)
-    if elapsed_ms > _BORROWED_FOR_MS or not _outlasts(intent, bucket, now_ms):
+    since_ms = bucket.refilled_at_ms
+    until_ms = max(since_ms, now_ms)
+    if until_ms - since_ms > _UNREFILLED_FOR_MS or not _outlasts(intent, bucket, now_ms):
         return None
     floors_milli = {}
     for name, amount_milli in intent.takes_milli.items():
         if amount_milli:
-            cell = bucket.cells[name]
-            gain_milli = elapsed_ms * cell.refill_amount_milli // bucket.period_ms(name)
+            gain_milli = bucket.rate(name).least_gain_milli(since_ms, until_ms)
             floors_milli[name] = amount_milli - gain_milli
-            if cell.tokens_milli < floors_milli[name]:
+            if bucket.cells[name].tokens_milli < floors_milli[name]:
                 return None
     return Take(
         operation,

@@ -21,6 +21,7 @@ from typing import Any
 
 from ...core.bucket import REMEMBERED_OPERATIONS, Bucket, BucketAddress, Cell
 from ...core.exceptions import StoredDataError
+from ...core.rates import rate_of
 from ...core.shards import MAX_SHARDS
 from . import schema
 from .wire.values import Item, to_item
@@ -75,8 +76,14 @@ def encode_bucket(address: BucketAddress, bucket: Bucket) -> Item:
     if bucket.dormant:
         values["dl"] = dormant_text(bucket)
     for name, cell in bucket.cells.items():
-        values |= {schema.bucket_attr(name, f): cell[i] for i, f in enumerate(FIELDS)}
+        for field, value in zip(FIELDS, cell_fields(cell), strict=True):
+            values[schema.bucket_attr(name, field)] = value
     return to_item(values)
+
+
+def cell_fields(cell: Cell) -> tuple[int, ...]:
+    """The numbers of a cell, in the order of `FIELDS`."""
+    return cell.tokens_milli, *cell.rate, cell.consumed_milli, cell.remainder
 
 
 def dormant_text(bucket: Bucket) -> str | None:
@@ -156,7 +163,8 @@ def _decode_cells(item: Item) -> dict[str, Cell]:
         tokens, capacity = int(item[tk]["N"]), int(item[cp]["N"])
         consumed = int(item[tc]["N"]) if tc else 0
         remainder = int(item[rm]["N"]) if rm else 0
-        cells[name] = Cell(tokens, capacity, amount, period, consumed, remainder)
+        rate = rate_of(capacity, amount, period)
+        cells[name] = Cell(tokens, rate, consumed, remainder)
     return cells
 
 

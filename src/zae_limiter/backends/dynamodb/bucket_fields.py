@@ -16,13 +16,14 @@ PK, REFILLED_AT, LIMITS, SHARDS, ACQUIRES, TTL, PARENT, CASCADE, DORMANT = map(
 
 
 class LimitFields:
-    """The attributes of one limit, in the order of `Cell`."""
+    """The attributes of one limit, in the order of `FIELDS`."""
 
     def __init__(self, name: str) -> None:
         self.fields = tuple(Field(bucket_attr(name, field)) for field in FIELDS)
         self.tokens, self.capacity, self.amount, self.period, self.consumed, self.remainder = (
             self.fields
         )
+        self.stamped = (self.capacity, self.amount, self.period, self.remainder)
 
     def take(self, e: Expression, value: str) -> None:
         """Have less by this, and count it as consumed."""

@@ -11,7 +11,13 @@ from typing import Any, assert_never
 
 from ...core.bucket import Bucket, BucketAddress, Cell
 from ...core.writes import Adjust, Create, Fill, Guard, Refill, Take, guards
-from .bucket_codec import FIELDS, OPERATIONS, bucket_key_text, dormant_text, encode_bucket
+from .bucket_codec import (
+    OPERATIONS,
+    bucket_key_text,
+    cell_fields,
+    dormant_text,
+    encode_bucket,
+)
 from .bucket_fields import (
     ACQUIRES,
     CASCADE,
@@ -122,16 +128,14 @@ def _guarded(limit: LimitFields, guard: Guard) -> Terms:
 def _planned(limit: LimitFields, seen: Cell | None, planned: Cell) -> Terms:
     """Balances move by the difference; the rest is replaced where it differs."""
     if seen is None:
-        yield from zip((field.set for field in limit.fields), planned, strict=True)
+        yield from zip((field.set for field in limit.fields), cell_fields(planned), strict=True)
         return
     tokens_milli = planned.tokens_milli - seen.tokens_milli
     yield from _moved(limit, tokens_milli, planned.consumed_milli - seen.consumed_milli)
-    for at in _STAMPED:
-        if planned[at] != seen[at]:
-            yield limit.fields[at].set, planned[at]
-
-
-_STAMPED = [FIELDS.index(field) for field in ("cp", "ra", "rp", "rm")]
+    old, new = (*seen.rate, seen.remainder), (*planned.rate, planned.remainder)
+    for field, was, value in zip(limit.stamped, old, new, strict=True):
+        if value != was:
+            yield field.set, value
 
 
 def _moved(limit: LimitFields, tokens_milli: int, consumed_milli: int) -> Terms:

@@ -12,6 +12,7 @@ from ...core.bucket import Bucket, BucketAddress, Cell
 from ...core.exceptions import StoredDataError, ValidationError
 from ...core.limit import Limit
 from ...core.models import Entity, LimiterConfig, OnUnavailable
+from ...core.rates import Rate, rate_of
 from ...core.shards import MAX_SHARDS
 from ...core.usage import UsageCounts
 from ...core.validation import WCU
@@ -32,13 +33,13 @@ _UNREADABLE = (
 )
 
 
-Rates = tuple[tuple[str, int, int, int], ...]
+Rates = tuple[tuple[str, Rate], ...]
 
 
 class Shape(NamedTuple):
     """What buckets with the same limits and the same parent have in common: most of a bucket.
 
-    `rates`: capacity, refill amount and refill period of each limit.
+    `rates`: each limit by its name.
     """
 
     rates: Rates
@@ -90,7 +91,7 @@ def encode_bucket(bucket: Bucket) -> tuple[str, str]:
     """The columns `state` and `recent`: all that is not in the shape. Amounts may exceed SQLite's
     integers, so they go as text, and plainly: every acquire passes here."""
     numbers = [bucket.refilled_at_ms, bucket.acquires]
-    for tokens_milli, _, _, _, consumed_milli, remainder in bucket.cells.values():
+    for tokens_milli, _, consumed_milli, remainder in bucket.cells.values():
         numbers += (tokens_milli, consumed_milli, remainder)
     if bucket.expires_at_s is not None:
         numbers.append(bucket.expires_at_s)
@@ -100,7 +101,7 @@ def encode_bucket(bucket: Bucket) -> tuple[str, str]:
 def shape_of(bucket: Bucket) -> Shape:
     """What the bucket has in common with others."""
     return Shape(
-        tuple([(name, cell[1], cell[2], cell[3]) for name, cell in bucket.cells.items()]),
+        tuple([(name, cell.rate) for name, cell in bucket.cells.items()]),
         bucket.fingerprint,
         bucket.shard,
         bucket.shard_count,
@@ -112,7 +113,8 @@ def shape_of(bucket: Bucket) -> Shape:
 
 @lru_cache(maxsize=1024)
 def _encode_shape(shape: Shape) -> str:
-    return _encode((*shape[:-1], sorted(shape.dormant)))
+    rates = [(name, *rate) for name, rate in shape.rates]
+    return _encode((rates, *shape[1:-1], sorted(shape.dormant)))
 
 
 def look_at_s(bucket: Bucket, known_s: int | None = None) -> int | None:
@@ -162,11 +164,9 @@ def _cells(rates: Rates, amounts: list[int]) -> dict[str, Cell]:
         raise ValueError(f"{len(rates)} limits hold {amounts}")
     amount = iter(amounts)
     cells = {}
-    for name, capacity_milli, refill_milli, period_ms in rates:
+    for name, rate in rates:
         tokens_milli, consumed_milli, remainder = next(amount), next(amount), next(amount)
-        cells[name] = Cell(
-            tokens_milli, capacity_milli, refill_milli, period_ms, consumed_milli, remainder
-        )
+        cells[name] = Cell(tokens_milli, rate, consumed_milli, remainder)
     return cells
 
 
@@ -210,12 +210,10 @@ def _decode_shape(text: str) -> Shape:
     )
 
 
-def _rate(
-    name: str, capacity_milli: int, amount_milli: int, period_ms: int
-) -> tuple[str, int, int, int]:
+def _rate(name: str, capacity_milli: int, amount_milli: int, period_ms: int) -> tuple[str, Rate]:
     if _integer(amount_milli) <= 0 or _integer(period_ms) <= 0:
         raise ValueError(f"a limit refills by {amount_milli}/{period_ms}")
-    return _text(name), _integer(capacity_milli), amount_milli, period_ms
+    return _text(name), rate_of(_integer(capacity_milli), amount_milli, period_ms)
 
 
 def encode_counts(counts: UsageCounts) -> str:
