@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import ast
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import zae_limiter
 from tests.core.strategies import limit_sets, limits, quick
 from zae_limiter.core.bucket import (
     MAX_DORMANT,
@@ -28,6 +31,7 @@ from zae_limiter.core.rates import Rate
 from zae_limiter.core.validation import WCU
 
 NOW_MS = 1_000_000
+PACKAGE = Path(zae_limiter.__file__).parent
 STEPS_MS = st.lists(st.integers(0, 5000), max_size=20)
 
 
@@ -422,3 +426,13 @@ def test_a_bucket_expires_at_its_second(
     expires_at_s: int | None, now_ms: int, expired: bool
 ) -> None:
     assert Bucket({}, 0, "", expires_at_s=expires_at_s).is_expired(now_ms) is expired
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: path.stem)
+def test_no_module_but_bucket_builds_a_bucket_by_position(path: Path) -> None:
+    """Eleven fields in a row are easily swapped."""
+    if path.relative_to(PACKAGE).as_posix() == "core/bucket.py":
+        return
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "Bucket":
+            assert len(node.args) <= 3, f"{path}:{node.lineno}"

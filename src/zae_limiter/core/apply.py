@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from .bucket import REMEMBERED_OPERATIONS, Bucket, Cell, credit, renewed, take
+from .bucket import REMEMBERED_OPERATIONS, Bucket, Cell, credit, evolve, take
 from .writes import (
     ABSENT,
     Adjust,
@@ -83,7 +83,7 @@ def _recent(write: Write, bucket: Bucket) -> tuple[str, ...]:
 
 
 def _remember(write: Write, bucket: Bucket) -> Bucket:
-    return renewed(bucket, bucket.cells, recent=_recent(write, bucket))
+    return evolve(bucket, bucket.cells, recent=_recent(write, bucket))
 
 
 def _still_planned_for(write: Refill, bucket: Bucket) -> bool:
@@ -147,17 +147,13 @@ def _filled(write: Fill, bucket: Bucket) -> Bucket:
         _, rate, consumed_milli, _ = cells[name]
         taken_milli = write.takes_milli.get(name, 0)
         cells[name] = Cell(tokens_milli, rate, consumed_milli + taken_milli)
-    return Bucket(
+    return evolve(
+        bucket,
         cells,
-        write.at_ms,
-        bucket.fingerprint,
-        _recent(write, bucket),
-        bucket.acquires + write.acquires,
-        write.expires_at_s,
-        bucket.shard,
-        bucket.shard_count,
-        write.parent_id,
-        write.cascade,
+        refilled_at_ms=write.at_ms,
+        recent=_recent(write, bucket),
+        acquires=write.acquires,
+        stamps=(write.expires_at_s, write.parent_id, write.cascade),
     )
 
 

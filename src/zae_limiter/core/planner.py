@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from .bucket import Bucket, at, carries, covers, full_bucket, owned, take, time_to_fill_ms
+from .bucket import Bucket, at, carries, covers, evolve, full_bucket, take, time_to_fill_ms
 from .limit import LimitSet
 from .rates import Rate
 from .shards import MAX_SHARDS
@@ -273,7 +273,7 @@ def stamped(intent: Intent, bucket: Bucket, now_ms: int) -> Bucket:
     stamps = (expires_at_s, intent.parent_id, intent.cascade)
     if stamps == (bucket.expires_at_s, bucket.parent_id, bucket.cascade):
         return bucket
-    return owned(bucket, *stamps)
+    return evolve(bucket, bucket.cells, stamps=stamps)
 
 
 def _expires_at_s(intent: Intent, shard_count: int, now_ms: int) -> int | None:

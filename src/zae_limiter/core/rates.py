@@ -56,13 +56,11 @@ class Rate(NamedTuple):
 
     def roof_milli(self, since_ms: int, until_ms: int) -> int:
         """The most that a limit may have held at `since_ms` and not be full at `until_ms`."""
-        ceiling_milli, amount_milli, period_ms = self
-        return ceiling_milli + (since_ms - until_ms) * amount_milli // period_ms - 1
+        return self.ceiling_milli - self.most_gain_milli(since_ms, until_ms) - 1
 
     def floor_milli(self, since_ms: int, until_ms: int) -> int:
         """The least that a limit must have held at `since_ms` to be full at `until_ms`."""
-        ceiling_milli, amount_milli, period_ms = self
-        return ceiling_milli - (until_ms - since_ms) * amount_milli // period_ms
+        return self.ceiling_milli - self.least_gain_milli(since_ms, until_ms)
 
 
 @lru_cache(maxsize=4096)

@@ -141,17 +141,21 @@ def _decode(address: BucketAddress, item: Item) -> Bucket:
     cells = _decode_cells(item)
     return Bucket(
         cells,
-        int(item["rf"]["N"]),
-        item["cv"]["S"] if "cv" in item else "",
-        tuple([item[name]["S"] for name in OPERATIONS if name in item and item[name]["S"]]),
-        int(item["ac"]["N"]) if "ac" in item else 0,
-        int(item["ttl"]["N"]) if "ttl" in item else None,
-        address.shard,
-        shard_count,
-        item["parent_id"].get("S") if "parent_id" in item else None,
-        item["cascade"]["BOOL"] if "cascade" in item else False,
-        frozenset(item["dl"]["S"].split(",")) & cells.keys() if "dl" in item else frozenset(),
+        refilled_at_ms=int(item["rf"]["N"]),
+        fingerprint=item["cv"]["S"] if "cv" in item else "",
+        recent=tuple([item[o]["S"] for o in OPERATIONS if o in item and item[o]["S"]]),
+        acquires=int(item["ac"]["N"]) if "ac" in item else 0,
+        expires_at_s=int(item["ttl"]["N"]) if "ttl" in item else None,
+        shard=address.shard,
+        shard_count=shard_count,
+        parent_id=item["parent_id"].get("S") if "parent_id" in item else None,
+        cascade=item["cascade"]["BOOL"] if "cascade" in item else False,
+        dormant=_names(item["dl"]["S"]) & cells.keys() if "dl" in item else frozenset(),
     )
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split(","))
 
 
 def _decode_cells(item: Item) -> dict[str, Cell]:

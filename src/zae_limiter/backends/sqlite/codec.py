@@ -139,22 +139,21 @@ def _item(row: Row) -> Item:
     if not (type(state) is type(recent) is type(shape_text) is type(counted) is str):
         raise TypeError(f"{row!r} is not all text")
     shape = _decode_shape(shape_text)
-    rates, fingerprint, shard, shard_count, parent_id, cascade, dormant = shape
     refilled_at_ms, acquires, *amounts = map(int, state.split(" "))
     # Three for each limit. One more is the end of its life.
     expires_at_s = amounts.pop() if len(amounts) % 3 else None
     bucket = Bucket(
-        _cells(rates, amounts),
-        refilled_at_ms,
-        fingerprint,
-        tuple(recent.split()),
-        acquires,
-        expires_at_s,
-        shard,
-        shard_count,
-        parent_id,
-        cascade,
-        dormant,
+        _cells(shape.rates, amounts),
+        refilled_at_ms=refilled_at_ms,
+        fingerprint=shape.fingerprint,
+        recent=tuple(recent.split()),
+        acquires=acquires,
+        expires_at_s=expires_at_s,
+        shard=shape.shard,
+        shard_count=shape.shard_count,
+        parent_id=shape.parent_id,
+        cascade=shape.cascade,
+        dormant=shape.dormant,
     )
     return Item(bucket, shape, _integer(hour_ms), counted, _maybe_integer(look_at_s))
 
