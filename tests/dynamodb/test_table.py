@@ -14,7 +14,7 @@ from tests.servers.chaos import (
     DropAnswer,
     Reset,
 )
-from zae_limiter.backends.dynamodb.expressions import Expression
+from zae_limiter.backends.dynamodb.expressions import IS_NEW, PK, Field, Term
 from zae_limiter.backends.dynamodb.schema import key
 from zae_limiter.backends.dynamodb.store import DynamoStore
 from zae_limiter.backends.dynamodb.table import Table
@@ -40,10 +40,8 @@ async def fill(table: Table, count: int) -> None:
         await table.call("BatchWriteItem", request)
 
 
-def counting(amount: int = 1) -> Expression:
-    e = Expression()
-    e.add("n", amount)
-    return e
+def counting(amount: int = 1) -> list[Term]:
+    return [Field("n").add(amount)]
 
 
 def test_any_number_of_keys_is_read_once_each(store: DynamoStore, driver: Runner) -> None:
@@ -130,18 +128,17 @@ def test_a_write_without_answer_is_left_to_its_caller(
     before = len(proxy.requests)
     proxy.use([DropAnswer()])
     with pytest.raises(StorageUnavailable) as raised:
-        patient.run(shaky.table.update(key("p", "a"), **counting().update_request()))
+        patient.run(shaky.table.update(key("p", "a"), counting()))
     assert raised.value.ambiguous
     assert len(proxy.requests) - before == 1
 
 
 def test_all_actions_of_a_transaction_or_none(store: DynamoStore, driver: Runner) -> None:
-    table, e = store.table, Expression()
-    e.require("exists", f"attribute_exists({e.name('PK')})")
+    table = store.table
     actions = [
         table.putting(item(1)),
         table.deleting(key("p", "gone")),
-        table.checking(key("p", "missing"), e),
+        table.checking(key("p", "missing"), [PK.exists()]),
     ]
     with pytest.raises(TransactionCanceled) as raised:
         driver.run(table.transact(actions))
@@ -152,23 +149,19 @@ def test_all_actions_of_a_transaction_or_none(store: DynamoStore, driver: Runner
 
 
 def test_conditions_of_single_writes(store: DynamoStore, driver: Runner) -> None:
-    table, e = store.table, Expression()
-    e.require("is new", f"attribute_not_exists({e.name('PK')})")
-    driver.run(table.put(item(1), **e.condition_request()))
+    table = store.table
+    driver.run(table.put(item(1), IS_NEW))
     with pytest.raises(ConditionFailed):
-        driver.run(table.put(item(1, n=2), **e.condition_request()))
+        driver.run(table.put(item(1, n=2), IS_NEW))
     driver.run(table.delete(key("p", "00001")))
     assert driver.run(table.get(key("p", "00001"))) is None
 
 
 def test_sets_are_changed_member_by_member(store: DynamoStore, driver: Runner) -> None:
     def change(include: str = "", exclude: str = "") -> None:
-        e = Expression()
-        if include:
-            e.include("names", include)
-        if exclude:
-            e.exclude("names", exclude)
-        driver.run(store.table.update(key("p", "a"), **e.update_request()))
+        names = Field("names")
+        term = names.include(include) if include else names.exclude(exclude)
+        driver.run(store.table.update(key("p", "a"), [term]))
 
     for name in ("x", "y", "x"):
         change(include=name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...core.audit import AuditEvent
 from ...local.bounded import Bounded
 from .codec import decode_event, encode_event
-from .fields import Fields
+from .item_reader import ItemReader
 from .pages import Query, read_pages
 from .schema import calculate_ttl, key, pk_audit, pk_system, sk_audit, sk_config
 from .table import Action, Table
@@ -59,7 +59,7 @@ class Recorder:
         if known is not None and now_ms < known[0]:
             return known[1]
         item = await self._table.get(key(pk_system(namespace_id), sk_config()))
-        stored = Fields(item or {}).value("audit_retention_days")
+        stored = ItemReader(item or {}).value("audit_retention_days")
         days = stored if type(stored) is int and stored > 0 else DEFAULT_RETENTION_DAYS
         self._retention.put(namespace_id, (now_ms + _REMEMBERED_MS, days))
         return days

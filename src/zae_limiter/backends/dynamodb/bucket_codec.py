@@ -1,13 +1,4 @@
-"""Bucket items, from and to what DynamoDB stores.
-
-    rf            when all limits were last refilled, in milliseconds
-    b_{limit}_tk  tokens      b_{limit}_cp  capacity       b_{limit}_ra  refill amount
-    b_{limit}_rp  period, ms  b_{limit}_tc  consumed       b_{limit}_rm  remainder
-    cv            fingerprint of the limits the item was stamped with
-    dl            limits that are not in force, separated by commas
-    lo, l1 ...    ids of the last writes, newest first; empty where there was none
-    ac            acquires admitted
-    shard_count, ttl, cascade, parent_id, entity_id, resource, and the keys
+"""Bucket items, from and to what DynamoDB stores: `bucket_attributes` has their legend.
 
 An item that an older client wrote lacks cv, rm, ac and the last writes: it is stamped
 afresh when it is next used.
@@ -19,15 +10,27 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from ...core.bucket import REMEMBERED_OPERATIONS, Bucket, BucketAddress, Cell
+from ...core.bucket import Bucket, BucketAddress, Cell
 from ...core.exceptions import StoredDataError
 from ...core.rates import rate_of
 from ...core.shards import MAX_SHARDS
 from . import schema
+from .bucket_attributes import (
+    ACQUIRES,
+    CASCADE,
+    CELL_FIELDS,
+    DORMANT,
+    EXPIRES_AT,
+    FINGERPRINT,
+    OPERATIONS,
+    PARENT,
+    REFILLED_AT,
+    SHARD_COUNT,
+    cell_attributes,
+    cell_numbers,
+)
 from .wire.values import Item, to_item
 
-FIELDS = ("tk", "cp", "ra", "rp", "tc", "rm")
-OPERATIONS = ("lo", *(f"l{n}" for n in range(1, REMEMBERED_OPERATIONS)))
 _REQUIRED = 4
 _SHARD_COUNTS = frozenset(1 << power for power in range(MAX_SHARDS.bit_length()))
 
@@ -55,35 +58,28 @@ def encode_bucket(address: BucketAddress, bucket: Bucket) -> Item:
         "SK": schema.sk_state(),
         "entity_id": entity_id,
         "resource": resource,
-        "rf": bucket.refilled_at_ms,
-        "shard_count": bucket.shard_count,
-        "cascade": bucket.cascade,
-        "cv": bucket.fingerprint,
-        "ac": bucket.acquires,
+        REFILLED_AT: bucket.refilled_at_ms,
+        SHARD_COUNT: bucket.shard_count,
+        CASCADE: bucket.cascade,
+        FINGERPRINT: bucket.fingerprint,
+        ACQUIRES: bucket.acquires,
         "GSI2PK": schema.gsi2_pk_resource(namespace_id, resource),
         "GSI2SK": schema.gsi2_sk_bucket(entity_id, shard),
         "GSI3PK": schema.gsi3_pk_entity(namespace_id, entity_id),
         "GSI3SK": schema.gsi3_sk_bucket(resource, shard),
         "GSI4PK": namespace_id,
         "GSI4SK": schema.gsi4_sk_bucket(entity_id, resource, shard),
-        **dict.fromkeys(OPERATIONS, ""),
         **dict(zip(OPERATIONS, bucket.recent, strict=False)),
     }
     if bucket.parent_id is not None:
-        values["parent_id"] = bucket.parent_id
+        values[PARENT] = bucket.parent_id
     if bucket.expires_at_s is not None:
-        values["ttl"] = bucket.expires_at_s
+        values[EXPIRES_AT] = bucket.expires_at_s
     if bucket.dormant:
-        values["dl"] = dormant_text(bucket)
+        values[DORMANT] = dormant_text(bucket)
     for name, cell in bucket.cells.items():
-        for field, value in zip(FIELDS, cell_fields(cell), strict=True):
-            values[schema.bucket_attr(name, field)] = value
+        values |= zip(cell_attributes(name), cell_numbers(cell), strict=True)
     return to_item(values)
-
-
-def cell_fields(cell: Cell) -> tuple[int, ...]:
-    """The numbers of a cell, in the order of `FIELDS`."""
-    return cell.tokens_milli, *cell.rate, cell.consumed_milli, cell.remainder
 
 
 def dormant_text(bucket: Bucket) -> str | None:
@@ -100,14 +96,14 @@ def decode_bucket(address: BucketAddress, item: Item) -> Bucket:
         raise StoredDataError(f"bucket {schema.pk_bucket(*address)}", reason) from error
 
 
-_KINDS = {
-    "rf": "N",
-    "shard_count": "N",
-    "ac": "N",
-    "ttl": "N",
-    "cv": "S",
-    "dl": "S",
-    "cascade": "BOOL",
+_KINDS: dict[str, str] = {
+    REFILLED_AT: "N",
+    SHARD_COUNT: "N",
+    ACQUIRES: "N",
+    EXPIRES_AT: "N",
+    FINGERPRINT: "S",
+    DORMANT: "S",
+    CASCADE: "BOOL",
     **dict.fromkeys(OPERATIONS, "S"),
 }
 _KIND_NAMES = {"N": "a whole number", "S": "text", "BOOL": "true or false"}
@@ -133,24 +129,24 @@ def _is_of(kind: str, value: Mapping[str, Any]) -> bool:
 
 
 def _decode(address: BucketAddress, item: Item) -> Bucket:
-    if "rf" not in item:
-        raise ValueError("rf is missing")
-    shard_count = int(item["shard_count"]["N"]) if "shard_count" in item else 1
+    if REFILLED_AT not in item:
+        raise ValueError(f"{REFILLED_AT} is missing")
+    shard_count = int(item[SHARD_COUNT]["N"]) if SHARD_COUNT in item else 1
     if shard_count not in _SHARD_COUNTS or address.shard >= shard_count:
         raise ValueError(f"there is no shard {address.shard} of {shard_count}")
     cells = _decode_cells(item)
     return Bucket(
         cells,
-        refilled_at_ms=int(item["rf"]["N"]),
-        fingerprint=item["cv"]["S"] if "cv" in item else "",
+        refilled_at_ms=int(item[REFILLED_AT]["N"]),
+        fingerprint=item[FINGERPRINT]["S"] if FINGERPRINT in item else "",
         recent=tuple([item[o]["S"] for o in OPERATIONS if o in item and item[o]["S"]]),
-        acquires=int(item["ac"]["N"]) if "ac" in item else 0,
-        expires_at_s=int(item["ttl"]["N"]) if "ttl" in item else None,
+        acquires=int(item[ACQUIRES]["N"]) if ACQUIRES in item else 0,
+        expires_at_s=int(item[EXPIRES_AT]["N"]) if EXPIRES_AT in item else None,
         shard=address.shard,
         shard_count=shard_count,
-        parent_id=item["parent_id"].get("S") if "parent_id" in item else None,
-        cascade=item["cascade"]["BOOL"] if "cascade" in item else False,
-        dormant=_names(item["dl"]["S"]) & cells.keys() if "dl" in item else frozenset(),
+        parent_id=item[PARENT].get("S") if PARENT in item else None,
+        cascade=item[CASCADE]["BOOL"] if CASCADE in item else False,
+        dormant=_names(item[DORMANT]["S"]) & cells.keys() if DORMANT in item else frozenset(),
     )
 
 
@@ -184,14 +180,15 @@ def _layout(attributes: frozenset[str]) -> list[tuple[str, list[str]]]:
 
 
 def _places(name: str, attributes: frozenset[str]) -> list[str]:
-    wanted = [schema.bucket_attr(name, field) for field in FIELDS]
+    wanted = cell_attributes(name)
     for required in wanted[:_REQUIRED]:
         if required not in attributes:
             raise ValueError(f"{required} is missing")
-    return [place if place in attributes else "" for place in wanted]
+    # Plain text: a dictionary finds it faster than a `Field`.
+    return [str(place) if place in attributes else "" for place in wanted]
 
 
 def _place(attribute: str) -> tuple[str, str] | None:
     """Limit and field of an attribute that the bucket knows."""
     parsed = schema.parse_bucket_attr(attribute)
-    return parsed if parsed is not None and parsed[1] in FIELDS else None
+    return parsed if parsed is not None and parsed[1] in CELL_FIELDS else None

@@ -1,45 +1,35 @@
-"""The write paths as DynamoDB requests. What each means is said in `core.writes`.
+"""The write paths as DynamoDB requests. `core.writes` says what each means.
 
-Every request carries the id of its operation and is refused on an item that remembers it,
-so that one that is sent again, or arrives late, changes nothing.
+Every request carries the id of its operation and is refused on an item that remembers it, so
+that one that is sent again, or arrives late, changes nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, assert_never
 
 from ...core.bucket import Bucket, BucketAddress, Cell
 from ...core.writes import Adjust, Create, Fill, Guard, Refill, Take, guards
-from .bucket_codec import (
-    OPERATIONS,
-    bucket_key_text,
-    cell_fields,
-    dormant_text,
-    encode_bucket,
-)
-from .bucket_fields import (
+from .bucket_attributes import (
     ACQUIRES,
     CASCADE,
     DORMANT,
-    LIMITS,
+    EXPIRES_AT,
+    FINGERPRINT,
+    OPERATIONS,
     PARENT,
-    PK,
     REFILLED_AT,
-    SHARDS,
-    TTL,
-    LimitFields,
-    limit_fields,
-    remembering,
+    SHARD_COUNT,
+    CellAttributes,
+    cell_attributes,
+    cell_numbers,
+    remember,
 )
-from .clauses import Clause, Clauses, Update, Value
-from .fillings import filling
-from .takings import taking
+from .bucket_codec import bucket_key_text, dormant_text, encode_bucket
+from .expressions import IS_NEW, PK, Term, Update, request_fields
 
-Taking = Take | Fill
-Change = Taking | Refill | Adjust
-Pair = tuple[str, str]
-Terms = Iterator[tuple[Clause, Value]]
+Change = Take | Fill | Refill | Adjust
 _ALL_OLD = ("ReturnValuesOnConditionCheckFailure", "ALL_OLD")
 ALL_NEW = ("ReturnValues", "ALL_NEW")
 
@@ -48,35 +38,23 @@ def creation(table_name: str, address: BucketAddress, write: Create) -> dict[str
     """The parameters of a `PutItem`. The item that is in the way comes back."""
     item = encode_bucket(address, write.bucket)
     item[OPERATIONS[0]] = {"S": write.operation}
-    return {
-        "TableName": table_name,
-        "Item": item,
-        "ConditionExpression": "attribute_not_exists(PK)",
-        **dict([_ALL_OLD]),
-    }
+    return {"TableName": table_name, "Item": item, **request_fields(IS_NEW), **dict([_ALL_OLD])}
 
 
 def change(
-    table_name: str, address: BucketAddress, write: Change, *more: Pair, is_whole: bool = False
+    table_name: str, address: BucketAddress, write: Change, *more: tuple[str, str]
 ) -> Update:
-    """The parameters of an `UpdateItem`, and `more`. An item that does not fit comes back.
-    Those of a taking may make no sense to one that is not whole, if it is said to be."""
+    """The parameters of an `UpdateItem`, and `more`. An item that does not fit comes back."""
     fixed = (("TableName", table_name), _ALL_OLD, *more)
-    key = bucket_key_text(address)
-    if isinstance(write, Take):
-        return taking(fixed, key, write, is_whole=is_whole)
-    if isinstance(write, Fill):
-        return filling(fixed, key, write, is_whole=is_whole)
-    return Update.of(fixed, key, [*_remembered(write), *_clauses(write)])
+    return Update(fixed, bucket_key_text(address), [*remember(write.operation), *_terms(write)])
 
 
-def _remembered(write: Refill | Adjust) -> Clauses:
-    (make_room, _), (remember, _) = remembering(is_whole=False)
-    return [(make_room, ""), (remember, write.operation)]
-
-
-def _clauses(write: Refill | Adjust) -> Terms:
+def _terms(write: Change) -> Iterable[Term]:
     match write:
+        case Take():
+            return _take(write)
+        case Fill():
+            return _fill(write)
         case Refill():
             return _refill(write)
         case Adjust():
@@ -85,82 +63,126 @@ def _clauses(write: Refill | Adjust) -> Terms:
             assert_never(write)
 
 
-def _acquired(acquires: int) -> Terms:
+def _take(write: Take) -> Iterator[Term]:
+    yield FINGERPRINT.equals(write.fingerprint)
+    yield SHARD_COUNT.equals(write.shard_count)
+    yield REFILLED_AT.at_least(write.refilled_from_ms)
+    if write.refilled_until_ms is not None:
+        yield REFILLED_AT.at_most(write.refilled_until_ms)
+    if write.unexpired:
+        yield EXPIRES_AT.is_above_or_absent(write.at_ms // 1000)
+    floors_milli, roofs_milli = write.floors_milli, write.roofs_milli
+    for name, amount_milli in write.takes_milli.items():
+        if amount_milli:
+            cell, floor_milli = cell_attributes(name), floors_milli[name]
+            if floor_milli == amount_milli:
+                yield cell.take_stored(amount_milli)
+            else:
+                yield cell.tokens.at_least(floor_milli)
+                yield cell.take(amount_milli)
+            if name in roofs_milli:
+                yield cell.tokens.at_most(roofs_milli[name])
+    yield from _acquired(write.acquires)
+
+
+def _fill(write: Fill) -> Iterator[Term]:
+    yield FINGERPRINT.equals(write.fingerprint)
+    yield SHARD_COUNT.equals(write.shard_count)
+    yield DORMANT.is_absent()
+    yield REFILLED_AT.at_most(write.refilled_by_ms)
+    yield REFILLED_AT.set(write.at_ms)
+    yield EXPIRES_AT.set_or_remove(write.expires_at_s)
+    yield PARENT.set_or_remove(write.parent_id)
+    yield CASCADE.set(write.cascade)
+    for name, tokens_milli in write.leaves_milli.items():
+        cell, taken_milli = cell_attributes(name), write.takes_milli.get(name, 0)
+        yield cell.tokens.at_least(write.floors_milli[name])
+        yield cell.tokens.set(tokens_milli)
+        yield cell.remainder.set(0)
+        if taken_milli:
+            yield cell.consumed.add(taken_milli)
+    yield from _acquired(write.acquires)
+
+
+def _acquired(acquires: int) -> Iterator[Term]:
     if acquires:
-        yield ACQUIRES.add, acquires
+        yield ACQUIRES.add(acquires)
 
 
-def _refill(write: Refill) -> Terms:
+def _refill(write: Refill) -> Iterator[Term]:
     before, after = write.before, write.after
-    yield REFILLED_AT.equals, before.refilled_at_ms
-    yield REFILLED_AT.set, after.refilled_at_ms
+    yield REFILLED_AT.equals(before.refilled_at_ms)
+    yield REFILLED_AT.set(after.refilled_at_ms)
     yield from _same(before)
     dormant = dormant_text(before)
-    yield (DORMANT.equals if dormant else DORMANT.is_absent), dormant
+    yield DORMANT.equals(dormant) if dormant else DORMANT.is_absent()
     for name, guard in guards(write).items():
-        yield from _guarded(limit_fields(name), guard)
+        yield from _guarded(cell_attributes(name), guard)
     for name, planned in after.cells.items():
-        yield from _planned(limit_fields(name), before.cells.get(name), planned)
+        yield from _planned(cell_attributes(name), before.cells.get(name), planned)
     for name in before.cells:
         if name not in after.cells:
-            yield from ((field.remove, None) for field in limit_fields(name).fields)
+            yield from (field.remove() for field in cell_attributes(name))
     yield from _acquired(after.acquires - before.acquires)
     yield from _changed(before, after)
 
 
-def _same(seen: Bucket) -> Terms:
+def _same(seen: Bucket) -> Iterator[Term]:
     """The item carries the limits and the shards that were seen, if any were."""
-    limits = LIMITS.equals if seen.fingerprint else LIMITS.equals_or_is_absent
-    yield limits, seen.fingerprint
-    shards = SHARDS.equals if seen.shard_count > 1 else SHARDS.equals_or_is_absent
-    yield shards, seen.shard_count
+    # An item that an older client wrote has neither.
+    stamped = FINGERPRINT.equals if seen.fingerprint else FINGERPRINT.equals_or_is_absent
+    yield stamped(seen.fingerprint)
+    split = SHARD_COUNT.equals if seen.shard_count > 1 else SHARD_COUNT.equals_or_is_absent
+    yield split(seen.shard_count)
 
 
-def _guarded(limit: LimitFields, guard: Guard) -> Terms:
-    yield limit.tokens.at_most, guard.roof_milli
+def _guarded(cell: CellAttributes, guard: Guard) -> Iterator[Term]:
+    yield cell.tokens.at_most(guard.roof_milli)
     if guard.floor_milli is not None:
-        yield limit.tokens.at_least, guard.floor_milli
+        yield cell.tokens.at_least(guard.floor_milli)
     if guard.remainder:
         # Where it was nothing it still is: only a refund that fills the limit resets it.
-        yield limit.remainder.equals, guard.remainder
+        yield cell.remainder.equals(guard.remainder)
 
 
-def _planned(limit: LimitFields, seen: Cell | None, planned: Cell) -> Terms:
+def _planned(cell: CellAttributes, seen: Cell | None, planned: Cell) -> Iterator[Term]:
     """Balances move by the difference; the rest is replaced where it differs."""
     if seen is None:
-        yield from zip((field.set for field in limit.fields), cell_fields(planned), strict=True)
+        numbers = zip(cell, cell_numbers(planned), strict=True)
+        yield from (field.set(number) for field, number in numbers)
         return
     tokens_milli = planned.tokens_milli - seen.tokens_milli
-    yield from _moved(limit, tokens_milli, planned.consumed_milli - seen.consumed_milli)
+    yield from _moved(cell, tokens_milli, planned.consumed_milli - seen.consumed_milli)
+    stamped = (cell.capacity, cell.amount, cell.period, cell.remainder)
     old, new = (*seen.rate, seen.remainder), (*planned.rate, planned.remainder)
-    for field, was, value in zip(limit.stamped, old, new, strict=True):
-        if value != was:
-            yield field.set, value
+    for field, was, number in zip(stamped, old, new, strict=True):
+        if number != was:
+            yield field.set(number)
 
 
-def _moved(limit: LimitFields, tokens_milli: int, consumed_milli: int) -> Terms:
+def _moved(cell: CellAttributes, tokens_milli: int, consumed_milli: int) -> Iterator[Term]:
     if tokens_milli:
-        yield limit.tokens.add, tokens_milli
+        yield cell.tokens.add(tokens_milli)
     if consumed_milli:
-        yield limit.consumed.add, consumed_milli
+        yield cell.consumed.add(consumed_milli)
 
 
-def _changed(before: Bucket, after: Bucket) -> Terms:
+def _changed(before: Bucket, after: Bucket) -> Iterator[Term]:
     """What the item says of itself, where that differs."""
     for field, old, new in (
-        (LIMITS, before.fingerprint, after.fingerprint),
-        (SHARDS, before.shard_count, after.shard_count),
+        (FINGERPRINT, before.fingerprint, after.fingerprint),
+        (SHARD_COUNT, before.shard_count, after.shard_count),
         (CASCADE, before.cascade, after.cascade),
-        (TTL, before.expires_at_s, after.expires_at_s),
+        (EXPIRES_AT, before.expires_at_s, after.expires_at_s),
         (PARENT, before.parent_id, after.parent_id),
         (DORMANT, dormant_text(before), dormant_text(after)),
     ):
         if new != old:
-            yield (field.remove if new is None else field.set), new
+            yield field.set_or_remove(new)
 
 
-def _adjust(write: Adjust) -> Terms:
-    yield PK.exists, None
+def _adjust(write: Adjust) -> Iterator[Term]:
+    yield PK.exists()
     if any(delta_milli < 0 for delta_milli in write.deltas_milli.values()):
         assert write.seen is not None
         yield from _same(write.seen)
@@ -170,24 +192,24 @@ def _adjust(write: Adjust) -> Terms:
             yield from _given_back(name, -delta_milli, write.seen)
         else:
             # A limit that has gone since it was seen must not come back as a balance alone.
-            yield limit_fields(name).capacity.exists, None
-            yield from _moved(limit_fields(name), -delta_milli, delta_milli)
+            yield cell_attributes(name).capacity.exists()
+            yield from _moved(cell_attributes(name), -delta_milli, delta_milli)
     yield from _acquired(write.acquires)
 
 
-def _given_back(name: str, amount_milli: int, seen: Bucket) -> Terms:
+def _given_back(name: str, amount_milli: int, seen: Bucket) -> Iterator[Term]:
     """Up to the ceiling. Which of the two forms applies is a guess from the last image; the
     condition makes sure that it is the right one."""
-    limit, ceiling_milli = limit_fields(name), seen.ceiling_milli(name)
+    cell, ceiling_milli = cell_attributes(name), seen.ceiling_milli(name)
     full_from_milli = ceiling_milli - amount_milli
     if seen.cells[name].tokens_milli < full_from_milli:
-        yield limit.tokens.below, full_from_milli
-        yield from _moved(limit, amount_milli, -amount_milli)
+        yield cell.tokens.below(full_from_milli)
+        yield from _moved(cell, amount_milli, -amount_milli)
         return
-    yield limit.tokens.at_least, full_from_milli
-    yield limit.tokens.set, ceiling_milli
-    yield limit.remainder.set, 0
-    yield limit.consumed.add, -amount_milli
+    yield cell.tokens.at_least(full_from_milli)
+    yield cell.tokens.set(ceiling_milli)
+    yield cell.remainder.set(0)
+    yield cell.consumed.add(-amount_milli)
 
 
 def known_part(write: Adjust, seen: Bucket) -> Adjust:

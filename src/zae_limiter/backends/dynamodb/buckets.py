@@ -11,8 +11,8 @@ from ...core.writes import ABSENT, Adjust, Create, Granted, Outcome, Refused, Wr
 from ..damage import leave_out
 from . import schema
 from .bucket_codec import address_of, bucket_key, decode_bucket
-from .bucket_writes import ALL_NEW, Change, Taking, change, creation, known_part
-from .fields import record_name
+from .bucket_writes import ALL_NEW, Change, change, creation, known_part
+from .item_reader import record_name
 from .pages import Query, read_pages
 from .table import Table
 from .wire.errors import ConditionFailed, Reason, RequestInvalid, TransactionCanceled
@@ -45,20 +45,16 @@ class DynamoBuckets:
             return _outcome(address, write, refusal.item)
         return Granted(write.bucket._replace(recent=(write.operation,)))
 
-    async def _change(
-        self, address: BucketAddress, write: Change, *, is_whole: bool = True
-    ) -> Outcome:
+    async def _change(self, address: BucketAddress, write: Change) -> Outcome:
         table = self._table
-        request = change(table.name, address, write, ALL_NEW, is_whole=is_whole)
+        request = change(table.name, address, write, ALL_NEW)
         try:
             answer = await table.call("UpdateItem", request)
         except ConditionFailed as refusal:
             return _outcome(address, write, refusal.item)
         except RequestInvalid:
             await self._blame([address])
-            if not (is_whole and isinstance(write, Taking)):
-                raise
-            return await self._change(address, write, is_whole=False)
+            raise
         return Granted(decode_bucket(address, answer["Attributes"]))
 
     async def _adjust(self, address: BucketAddress, write: Adjust) -> Outcome:

@@ -14,7 +14,7 @@ from ...core.limit import Limit
 from ...core.models import Entity, LimiterConfig, OnUnavailable, UsageSnapshot
 from ...core.windows import WINDOW_TYPES, WindowType, iso, parse_iso, window_end
 from ...ports.repository_protocol import NamespaceRecord
-from .fields import Fields, read
+from .item_reader import ItemReader, decode_record
 from .schema import (
     REGISTRY_ID,
     gsi1_pk_parent,
@@ -59,10 +59,10 @@ def encode_entity(namespace_id: str, entity: Entity) -> Item:
 
 def decode_entity(item: Item) -> Entity:
     """From `#META`, or from what the index of children has of it."""
-    return read(item, _entity)
+    return decode_record(item, _entity)
 
 
-def _entity(fields: Fields) -> Entity:
+def _entity(fields: ItemReader) -> Entity:
     metadata = _readable_map(fields.map("metadata"))
     if not all(isinstance(value, str) for value in metadata.values()):
         raise ValueError(f"metadata is {metadata!r}, not all text")
@@ -77,7 +77,7 @@ def _entity(fields: Fields) -> Entity:
     )
 
 
-def entity_version(fields: Fields) -> int:
+def entity_version(fields: ItemReader) -> int:
     """Entities that were made without a version are at the first."""
     version = fields.maybe_integer("version")
     return 1 if version is None else version
@@ -95,10 +95,10 @@ def encode_limits(limits: Iterable[Limit]) -> dict[str, int]:
 
 def decode_config(item: Item) -> LimiterConfig:
     """From a record `#CONFIG` of any level."""
-    return read(item, _config)
+    return decode_record(item, _config)
 
 
-def _config(fields: Fields) -> LimiterConfig:
+def _config(fields: ItemReader) -> LimiterConfig:
     on_unavailable = fields.maybe_text("on_unavailable")
     return LimiterConfig(
         _limits(fields) or None,
@@ -109,13 +109,13 @@ def _config(fields: Fields) -> LimiterConfig:
     )
 
 
-def _limits(fields: Fields) -> tuple[Limit, ...]:
+def _limits(fields: ItemReader) -> tuple[Limit, ...]:
     parsed = filter(None, map(parse_limit_attr, fields.item))
     names = {name for name, field in parsed if field in LIMIT_FIELDS}
     return tuple(_limit(fields, name) for name in sorted(names))
 
 
-def _limit(fields: Fields, name: str) -> Limit:
+def _limit(fields: ItemReader, name: str) -> Limit:
     capacity, amount, period_s = (fields.integer(limit_attr(name, f)) for f in LIMIT_FIELDS)
     if amount == 0:
         raise ValueError(f"limit {name} is a quota that never refills, which cannot be enforced")
@@ -142,10 +142,10 @@ def encode_event(namespace_id: str, event: AuditEvent, expires_at_s: int) -> Ite
 
 def decode_event(item: Item) -> AuditEvent:
     """From an audit record."""
-    return read(item, _event)
+    return decode_record(item, _event)
 
 
-def _event(fields: Fields) -> AuditEvent:
+def _event(fields: ItemReader) -> AuditEvent:
     return AuditEvent(
         fields.text("event_id"),
         fields.text("timestamp"),
@@ -173,10 +173,10 @@ def encode_namespace(record: NamespaceRecord, sk: str) -> Item:
 
 def decode_namespace(item: Item) -> NamespaceRecord:
     """From either record of the registry."""
-    return read(item, _namespace)
+    return decode_record(item, _namespace)
 
 
-def _namespace(fields: Fields) -> NamespaceRecord:
+def _namespace(fields: ItemReader) -> NamespaceRecord:
     return NamespaceRecord(
         fields.text("namespace_name"),
         fields.text("namespace_id"),
@@ -188,10 +188,10 @@ def _namespace(fields: Fields) -> NamespaceRecord:
 
 def decode_snapshot(item: Item) -> UsageSnapshot:
     """From a usage record."""
-    return read(item, _snapshot)
+    return decode_record(item, _snapshot)
 
 
-def _snapshot(fields: Fields) -> UsageSnapshot:
+def _snapshot(fields: ItemReader) -> UsageSnapshot:
     window, start = _window_type(fields.text("window")), fields.text("window_start")
     return UsageSnapshot(
         fields.text("entity_id"),
@@ -211,7 +211,7 @@ def _window_type(text: str) -> WindowType:
     raise ValueError(f"window is {text!r}, not one of {', '.join(WINDOW_TYPES)}")
 
 
-def _counters(fields: Fields) -> dict[str, int]:
+def _counters(fields: ItemReader) -> dict[str, int]:
     """Every number that no other purpose claims."""
     counters: dict[str, int] = {}
     for attribute, value in fields.item.items():

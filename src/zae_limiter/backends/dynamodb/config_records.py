@@ -6,15 +6,15 @@ would contradict the limits it sets. A deletion takes all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ...core.hierarchy import ConfigSlot
 from ...core.models import LimiterConfig
 from ...core.validation import DEFAULT_RESOURCE
 from .codec import encode_limits, indexed
-from .expressions import Expression
-from .fields import Fields, read
+from .expressions import IS_NEW, PK, Field, Term
+from .item_reader import ItemReader, decode_record
 from .schema import (
     gsi3_pk_entity_config,
     gsi3_sk_entity,
@@ -30,7 +30,7 @@ from .table import Key
 from .wire.values import Item, to_item
 
 _FLAGS = ("on_unavailable", "auto_update", "strict_version")
-_VERSION = "config_version"
+_VERSION = Field("config_version")
 # A limit that is reset by a calendar or a session does not refill.
 _RESETS = ("rsched", "rsa")
 _SESSION_PREFIX = "w_"
@@ -108,12 +108,12 @@ class Stored:
         return "GSI3PK" in (self.item or ())
 
     @property
-    def as_seen(self) -> Expression:
+    def as_seen(self) -> Sequence[Term]:
         """The condition that nobody has set or deleted the record meanwhile."""
         return _unchanged(self.item)
 
     @property
-    def deleted_as_seen(self) -> Expression:
+    def deleted_as_seen(self) -> Sequence[Term]:
         """The condition that nobody has made and deleted the record meanwhile."""
         return _unchanged(self.deleted)
 
@@ -124,37 +124,33 @@ class Stored:
         return to_item({**values, _VERSION: self.version})
 
 
-def setting(stored: Stored, change: LimiterConfig) -> Expression:
+def setting(stored: Stored, change: LimiterConfig) -> Iterator[Term]:
     """The update that sets what a change says, and keeps the rest."""
-    e, place = stored.as_seen, stored.place
+    yield from stored.as_seen
     said = {name: flag for name in _FLAGS if (flag := getattr(change, name)) is not None}
     limits = encode_limits(change.limits or ())
-    for name, value in {**place.attributes(), **said, **limits}.items():
-        e.set(name, e.value(value))
+    for name, value in {**stored.place.attributes(), **said, **limits}.items():
+        yield Field(name).set(value)
     if change.limits is not None:
         for name in _stale(stored.item or {}, {limit.name for limit in change.limits}):
-            e.remove(name)
-    e.add(_VERSION, stored.version + 1 - (_version(stored.item) or 0))
-    return e
+            yield Field(name).remove()
+    yield _VERSION.add(stored.version + 1 - (_version(stored.item) or 0))
 
 
-def _unchanged(item: Item | None) -> Expression:
-    e, version = Expression(), _version(item)
+def _unchanged(item: Item | None) -> Sequence[Term]:
+    version = _version(item)
     if item is None:
-        e.require("is new", f"attribute_not_exists({e.name('PK')})")
-    elif version is None:
-        e.require("exists", f"attribute_exists({e.name('PK')})")
-        e.require("is unversioned", f"attribute_not_exists({e.name(_VERSION)})")
-    else:
-        e.require("has this version", f"{e.name(_VERSION)} = {e.value(version)}")
-    return e
+        return IS_NEW
+    if version is None:
+        return PK.exists(), _VERSION.is_absent()
+    return (_VERSION.equals(version),)
 
 
 def _version(item: Item | None) -> int | None:
-    return None if item is None else read(item, _stored_version)
+    return None if item is None else decode_record(item, _stored_version)
 
 
-def _stored_version(fields: Fields) -> int | None:
+def _stored_version(fields: ItemReader) -> int | None:
     return fields.maybe_integer(_VERSION)
 
 

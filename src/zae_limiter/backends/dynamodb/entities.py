@@ -12,7 +12,7 @@ from ...core.models import Entity
 from .audit import Recorder
 from .codec import decode_entity, encode_entity, storable_map
 from .contention import halfway, race, won
-from .expressions import Expression
+from .expressions import IS_NEW, PK, Field, Term
 from .pages import Query, read_pages
 from .registries import Registries
 from .schema import gsi1_pk_parent, gsi3_pk_entity, key, pk_entity, sk_config, sk_meta
@@ -21,6 +21,7 @@ from .wire.values import Item
 
 _CONFIGS_PER_TRANSACTION = 50
 _CONFIG_PREFIX = sk_config("")
+_VERSION = Field("version")
 
 
 class DynamoEntities:
@@ -32,10 +33,8 @@ class DynamoEntities:
         self._registries = Registries(table)
 
     async def create(self, namespace_id: str, entity: Entity, event: AuditEvent) -> bool:
-        is_new = Expression()
-        is_new.require("is new", f"attribute_not_exists({is_new.name('PK')})")
         actions = [
-            self._table.putting(encode_entity(namespace_id, entity), is_new),
+            self._table.putting(encode_entity(namespace_id, entity), IS_NEW),
             await self._recorder.recording(namespace_id, event),
         ]
 
@@ -73,16 +72,17 @@ class DynamoEntities:
         return updated[0] if updated else None
 
     def _updating(self, namespace_id: str, changed: Entity) -> Action:
-        e, seen = Expression(), changed.version - 1
-        e.set("name", e.value(changed.name))
-        e.set("metadata", e.value(storable_map(changed.metadata)))
-        e.set("version", e.value(changed.version))
-        e.require("exists", f"attribute_exists({e.name('PK')})")
-        has_version = f"{e.name('version')} = {e.value(seen)}"
+        seen = changed.version - 1
         # Entities that were made without a version are at the first.
-        unversioned = f" OR attribute_not_exists({e.name('version')})" if seen == 1 else ""
-        e.require("is as seen", f"({has_version}{unversioned})")
-        return self._table.updating(key(pk_entity(namespace_id, changed.id), sk_meta()), e)
+        is_as_seen = _VERSION.equals_or_is_absent if seen == 1 else _VERSION.equals
+        terms: list[Term] = [
+            PK.exists(),
+            is_as_seen(seen),
+            _VERSION.set(changed.version),
+            Field("name").set(changed.name),
+            Field("metadata").set(storable_map(changed.metadata)),
+        ]
+        return self._table.updating(key(pk_entity(namespace_id, changed.id), sk_meta()), terms)
 
     async def delete(self, namespace_id: str, entity_id: str, event: AuditEvent) -> int:
         """The record `#META` goes last, with the event: until then it can be called again."""
@@ -130,8 +130,7 @@ class DynamoEntities:
         return len(counted) if await won(self._table, actions) else None
 
     def _uncounting(self, namespace_id: str, configs: Sequence[Item]) -> list[Action]:
-        is_counted = Expression()
-        is_counted.require("is counted", f"attribute_exists({is_counted.name('GSI3PK')})")
+        is_counted = (Field("GSI3PK").exists(),)
         resources = Counter(item["SK"]["S"].removeprefix(_CONFIG_PREFIX) for item in configs)
         return [
             *(self._table.deleting(key_of(item), is_counted) for item in configs),

@@ -1,111 +1,243 @@
-"""Building expressions without ever writing a placeholder by hand.
+"""Conditions, updates and queries, without a placeholder written by hand.
 
-e = Expression()
-e.set("rf", e.value(now_ms))
-e.add("ac", 1)
-e.require("is_ours", f"{e.name('cv')} = {e.value(fingerprint)}")
-request |= e.update_request()
+An expression is a list of terms. Each says one thing of an attribute, or of several:
+
+    VERSION, NAME = Field("version"), Field("name")
+    request |= request_fields([VERSION.equals(3), VERSION.set(4), NAME.remove()])
+
+Names and values have placeholders, always: limits may be called `a-b.c`, and an expression may
+have 4,096 characters, however long the names are.
+
+Expressions of the same clauses and attributes have the same text, whatever their values. It is
+written once, as a form, and only values are filled in: see ADR 15.
 """
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property, lru_cache
+from itertools import chain
 from typing import Any
 
+from . import schema
+from .wire.protocol import SelfEncoded, to_json, to_text
 from .wire.values import to_attribute
 
-# Attributes of buckets that are no words of DynamoDB's own and have none of its signs in them.
-_SPELLABLE = re.compile(r"PK|rf|cv|ac|dl|lo|l[0-9]|shard_count|parent_id|b_[A-Za-z0-9_]+")
 
+class Clause:
+    """One thing that can be said of attributes: the text that it adds to parts of an expression.
 
-class Expression:
-    """An update, a condition, or both. Each clause of the condition has a name.
-
-    Where it is `spelled`, attributes stand for themselves if they can: the request is shorter.
+    In the text, {0} and {1} are attributes, {a} and {b} are values.
     """
 
-    def __init__(self, *, spelled: bool = False) -> None:
-        self._spelled = spelled
-        self._names: dict[str, str] = {}
-        self._values: dict[str, dict[str, Any]] = {}
-        self._known: dict[tuple[type, object], str] = {}
-        self._set: list[str] = []
-        self._add: list[str] = []
-        self._delete: list[str] = []
-        self._remove: list[str] = []
-        self.clauses: dict[str, str] = {}
+    def __init__(self, **texts: str) -> None:
+        self.texts = texts
+        self.blanks = "ab"[: sum(any(f"{{{v}}}" in t for t in texts.values()) for v in "ab")]
 
-    def name(self, attribute: str) -> str:
-        """What stands for an attribute."""
-        if self._spelled and _SPELLABLE.fullmatch(attribute):
-            return attribute
-        placeholder = self._names.get(attribute)
-        if placeholder is None:
-            self._names[attribute] = placeholder = f"#{len(self._names)}"
-        return placeholder
 
-    def value(self, value: Any) -> str:
-        """The placeholder of a value. Equal values share one, but for maps: they have no hash."""
-        if isinstance(value, dict):
-            return self._new_value(value)
-        identity = (type(value), value)
-        placeholder = self._known.get(identity)
-        if placeholder is None:
-            self._known[identity] = placeholder = self._new_value(value)
-        return placeholder
+Term = tuple[Clause, tuple[str, ...], tuple[Any, ...]]
+"""A clause, its attributes and its values."""
 
-    def _new_value(self, value: Any) -> str:
-        placeholder = f":{len(self._values)}"
-        self._values[placeholder] = to_attribute(value)
-        return placeholder
+Fixed = tuple[tuple[str, str], ...]
+KeyText = tuple[str, str]
 
-    def set(self, attribute: str, operand: str) -> None:
-        """`SET attribute = operand`."""
-        self._set.append(f"{self.name(attribute)} = {operand}")
+_EQUALS = Clause(IF="{0} = {a}")
+_EQUALS_OR_ABSENT = Clause(IF="({0} = {a} OR attribute_not_exists({0}))")
+_DIFFERS_OR_ABSENT = Clause(IF="(attribute_not_exists({0}) OR {0} <> {a})")
+_ABOVE_OR_ABSENT = Clause(IF="(attribute_not_exists({0}) OR {0} > {a})")
+_AT_LEAST = Clause(IF="{0} >= {a}")
+_AT_MOST = Clause(IF="{0} <= {a}")
+_BELOW = Clause(IF="{0} < {a}")
+_EXISTS = Clause(IF="attribute_exists({0})")
+_IS_ABSENT = Clause(IF="attribute_not_exists({0})")
+_SET = Clause(SET="{0} = {a}")
+_ADD = Clause(ADD="{0} {a}")
+_DELETE = Clause(DELETE="{0} {a}")
+_REMOVE = Clause(REMOVE="{0}")
+_KEY_EQUALS = Clause(KEY="{0} = {a}")
+_KEY_BEGINS_WITH = Clause(KEY="begins_with({0}, {a})")
+_KEY_BETWEEN = Clause(KEY="{0} BETWEEN {a} AND {b}")
+_SHOW = Clause(SHOW="{0}")
 
-    def add(self, attribute: str, amount: int) -> None:
-        """`ADD attribute amount`; nothing for zero."""
-        if amount:
-            self.increase(attribute, self.value(amount))
 
-    def increase(self, attribute: str, operand: str) -> None:
-        """`ADD attribute operand`."""
-        self._add.append(f"{self.name(attribute)} {operand}")
+class Field(str):
+    """The name of an attribute, and the terms that speak of it."""
 
-    def include(self, attribute: str, member: str) -> None:
+    def equals(self, value: Any) -> Term:
+        return _EQUALS, (self,), (value,)
+
+    def equals_or_is_absent(self, value: Any) -> Term:
+        return _EQUALS_OR_ABSENT, (self,), (value,)
+
+    def differs_or_is_absent(self, value: Any) -> Term:
+        return _DIFFERS_OR_ABSENT, (self,), (value,)
+
+    def is_above_or_absent(self, value: Any) -> Term:
+        return _ABOVE_OR_ABSENT, (self,), (value,)
+
+    def at_least(self, value: Any) -> Term:
+        return _AT_LEAST, (self,), (value,)
+
+    def at_most(self, value: Any) -> Term:
+        return _AT_MOST, (self,), (value,)
+
+    def below(self, value: Any) -> Term:
+        return _BELOW, (self,), (value,)
+
+    def exists(self) -> Term:
+        return _EXISTS, (self,), ()
+
+    def is_absent(self) -> Term:
+        return _IS_ABSENT, (self,), ()
+
+    def set(self, value: Any) -> Term:
+        return _SET, (self,), (value,)
+
+    def set_or_remove(self, value: Any) -> Term:
+        """Set the attribute; None removes it."""
+        return self.remove() if value is None else self.set(value)
+
+    def add(self, amount: int) -> Term:
+        """Add to a number. One that is not there yet counts as zero."""
+        return _ADD, (self,), (amount,)
+
+    def remove(self) -> Term:
+        return _REMOVE, (self,), ()
+
+    def include(self, member: str) -> Term:
         """Put a member into a set of strings; one that is there stays."""
-        self._add.append(f"{self.name(attribute)} {self.value(frozenset([member]))}")
+        return _ADD, (self,), (frozenset([member]),)
 
-    def exclude(self, attribute: str, member: str) -> None:
+    def exclude(self, member: str) -> Term:
         """Take a member out of a set of strings."""
-        self._delete.append(f"{self.name(attribute)} {self.value(frozenset([member]))}")
+        return _DELETE, (self,), (frozenset([member]),)
 
-    def remove(self, attribute: str) -> None:
-        """`REMOVE attribute`."""
-        self._remove.append(self.name(attribute))
+    def key_equals(self, value: str) -> Term:
+        return _KEY_EQUALS, (self,), (value,)
 
-    def require(self, clause: str, condition: str) -> None:
-        """One clause of the condition; all must hold."""
-        self.clauses[clause] = condition
+    def key_begins_with(self, prefix: str) -> Term:
+        return _KEY_BEGINS_WITH, (self,), (prefix,)
 
-    def condition_request(self) -> dict[str, Any]:
-        """The request's fields for a condition alone."""
-        fields: dict[str, Any] = {}
-        if self.clauses:
-            fields["ConditionExpression"] = " AND ".join(self.clauses.values())
-        if self._names:
-            fields["ExpressionAttributeNames"] = {p: n for n, p in self._names.items()}
-        if self._values:
-            fields["ExpressionAttributeValues"] = self._values
-        return fields
+    def key_between(self, low: str, high: str) -> Term:
+        """Both ends are included."""
+        return _KEY_BETWEEN, (self,), (low, high)
 
-    def update_request(self) -> dict[str, Any]:
-        """The request's fields for an update, with its condition if there is one."""
-        parts = {
-            "SET": self._set,
-            "ADD": self._add,
-            "DELETE": self._delete,
-            "REMOVE": self._remove,
-        }
-        update = " ".join(f"{verb} {', '.join(terms)}" for verb, terms in parts.items() if terms)
-        return {"UpdateExpression": update, **self.condition_request()}
+    def show(self) -> Term:
+        """Have the attribute in the answer. Where none is shown, all are."""
+        return _SHOW, (self,), ()
+
+
+PK = Field("PK")
+IS_NEW = (PK.is_absent(),)
+"""The condition of a record that must not be there yet."""
+
+
+class Form:
+    """The text of all requests that have the same terms but for their values."""
+
+    def __init__(
+        self,
+        fixed: Fixed,
+        clauses: Sequence[Clause],
+        attributes: Sequence[Sequence[str]],
+        kinds: Sequence[type],
+    ) -> None:
+        self._placeholders = [f":{number}" for number in range(len(kinds))]
+        self._fixed = {**dict(fixed), **self._written(clauses, attributes)}
+        self._json = self._template(kinds)
+
+    def _written(
+        self, clauses: Sequence[Clause], attributes: Sequence[Sequence[str]]
+    ) -> dict[str, Any]:
+        names: dict[str, str] = {}
+        parts: dict[str, list[str]] = {}
+        unused = iter(self._placeholders)
+        for clause, mentioned in zip(clauses, attributes, strict=True):
+            shown = [names.setdefault(name, f"#{len(names)}") for name in mentioned]
+            values = {blank: next(unused) for blank in clause.blanks}
+            for part, text in clause.texts.items():
+                parts.setdefault(part, []).append(text.format(*shown, **values))
+        fields: dict[str, Any] = dict(_expressions(parts))
+        return fields | {"ExpressionAttributeNames": {short: n for n, short in names.items()}}
+
+    def _template(self, kinds: Sequence[type]) -> str:
+        constant = to_json(self._fixed).replace("%", "%%")
+        values = [
+            f'"{placeholder}":{_FORMATS.get(kind, "%s")}'
+            for placeholder, kind in zip(self._placeholders, kinds, strict=True)
+        ]
+        key = '"Key":{"PK":{"S":%s},"SK":{"S":%s}}'
+        return f'{constant[:-1]},{key},"ExpressionAttributeValues":{{{",".join(values)}}}}}'
+
+    def to_json(self, key: KeyText, values: Sequence[Any]) -> str:
+        """The parameters of an update, in JSON."""
+        pk, sk = key
+        texts = [
+            v if type(v) is int else to_text(v) if type(v) is str else to_json(_other(v))
+            for v in values
+        ]
+        return self._json % (to_text(pk), to_text(sk), *texts)
+
+    def fields(self, values: Sequence[Any]) -> dict[str, Any]:
+        """The fields of a request, without a key."""
+        if not values:
+            return dict(self._fixed)
+        filled = zip(self._placeholders, map(to_attribute, values), strict=True)
+        return {**self._fixed, "ExpressionAttributeValues": dict(filled)}
+
+
+def _other(value: Any) -> Any:
+    """A value as its format takes it."""
+    return value if type(value) is bool else to_attribute(value)
+
+
+_FORMATS: dict[type, str] = {int: '{"N":"%d"}', str: '{"S":%s}', bool: '{"BOOL":%s}'}
+_form = lru_cache(maxsize=1024)(Form)
+
+
+def _expressions(parts: dict[str, list[str]]) -> Iterator[tuple[str, str]]:
+    verbs = [verb for verb in ("SET", "ADD", "DELETE", "REMOVE") if verb in parts]
+    if verbs:
+        yield "UpdateExpression", " ".join(f"{verb} {', '.join(parts[verb])}" for verb in verbs)
+    if "IF" in parts:
+        yield "ConditionExpression", " AND ".join(parts["IF"])
+    if "KEY" in parts:
+        yield "KeyConditionExpression", " AND ".join(parts["KEY"])
+    if "SHOW" in parts:
+        yield "ProjectionExpression", ", ".join(parts["SHOW"])
+
+
+def request_fields(terms: Iterable[Term]) -> dict[str, Any]:
+    """The fields of a request that these terms make up; none for no terms."""
+    said = list(terms)
+    if not said:
+        return {}
+    clauses, attributes, values = zip(*said, strict=True)
+    flat = list(chain.from_iterable(values))
+    return _form((), clauses, attributes, tuple(map(type, flat))).fields(flat)
+
+
+class Update(SelfEncoded):
+    """The parameters of an update of one item: a form that has been filled in."""
+
+    def __init__(self, fixed: Fixed, key: KeyText, terms: Iterable[Term]) -> None:
+        clauses, attributes, values = zip(*terms, strict=True)
+        self._key = key
+        self._values = list(chain.from_iterable(values))
+        self._form = _form(fixed, clauses, attributes, tuple(map(type, self._values)))
+
+    def to_json(self) -> str:
+        return self._form.to_json(self._key, self._values)
+
+    @cached_property
+    def _fields(self) -> dict[str, Any]:
+        return {**self._form.fields(self._values), "Key": schema.key(*self._key)}
+
+    def __getitem__(self, name: str) -> Any:
+        return self._fields[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._fields)
+
+    def __len__(self) -> int:
+        return len(self._fields)

@@ -11,13 +11,14 @@ from ...core.exceptions import NamespaceStateError, StorageUnavailable
 from ...ports.repository_protocol import NamespaceRecord
 from .codec import decode_namespace, encode_namespace
 from .contention import halfway, race, won
-from .expressions import Expression
+from .expressions import IS_NEW, Field
 from .pages import Query, read_page, read_pages
 from .schema import REGISTRY_ID, key, pk_system, sk_namespace, sk_nsid
 from .table import Action, Key, Table, key_of
 from .wire.errors import ConditionFailed
 
 _REGISTRY = pk_system(REGISTRY_ID)
+_STATUS = Field("status")
 # An index shows what was written a moment ago, and hides what was deleted, a little late.
 _PURGE_ROUNDS = 10
 _PURGE_WAIT_S = 0.2
@@ -99,41 +100,32 @@ class DynamoNamespaces:
 
     def _naming(self, record: NamespaceRecord) -> Action:
         """Take the name, if it is free."""
-        e = Expression()
-        taken = f"{e.name('status')} = {e.value('active')}"
-        e.require("is free", f"(attribute_not_exists({e.name('PK')}) OR NOT {taken})")
-        return self._table.putting(encode_namespace(record, sk_namespace(record.name)), e)
+        is_free = _STATUS.differs_or_is_absent("active")
+        return self._table.putting(encode_namespace(record, sk_namespace(record.name)), [is_free])
 
     def _unnaming(self, record: NamespaceRecord) -> Action:
         """Free the name, if it is still this namespace's."""
-        e = Expression()
-        e.require("is ours", f"{e.name('namespace_id')} = {e.value(record.namespace_id)}")
-        return self._table.deleting(_key(sk_namespace(record.name)), e)
+        is_ours = Field("namespace_id").equals(record.namespace_id)
+        return self._table.deleting(_key(sk_namespace(record.name)), [is_ours])
 
     def _introducing(self, record: NamespaceRecord) -> Action:
         """Take the id, if it is new."""
-        e = Expression()
-        e.require("is new", f"attribute_not_exists({e.name('PK')})")
-        return self._table.putting(encode_namespace(record, sk_nsid(record.namespace_id)), e)
+        return self._table.putting(encode_namespace(record, sk_nsid(record.namespace_id)), IS_NEW)
 
     def _marking(self, record: NamespaceRecord, seen_status: str) -> Action:
         """Change the status of the id, if it still has the one that was seen."""
-        e = Expression()
-        e.set("status", e.value(record.status))
-        if record.deleted_at is None:
-            e.remove("deleted_at")
-        else:
-            e.set("deleted_at", e.value(record.deleted_at))
-        e.require("is as seen", f"{e.name('status')} = {e.value(seen_status)}")
-        return self._table.updating(_key(sk_nsid(record.namespace_id)), e)
+        terms = [
+            _STATUS.equals(seen_status),
+            _STATUS.set(record.status),
+            Field("deleted_at").set_or_remove(record.deleted_at),
+        ]
+        return self._table.updating(_key(sk_nsid(record.namespace_id)), terms)
 
     async def _begin_purge(self, record: NamespaceRecord) -> None:
         """From here on it cannot be recovered."""
-        e = Expression()
-        e.set("status", e.value("purging"))
-        e.require("is not active", f"NOT {e.name('status')} = {e.value('active')}")
+        terms = [_STATUS.differs_or_is_absent("active"), _STATUS.set("purging")]
         try:
-            await self._table.update(_key(sk_nsid(record.namespace_id)), **e.update_request())
+            await self._table.update(_key(sk_nsid(record.namespace_id)), terms)
         except ConditionFailed as error:
             raise NamespaceStateError(
                 f"Namespace '{record.name}' ({record.namespace_id}) is active; delete it first",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from .expressions import Expression
+from .expressions import Field, Term, request_fields
 from .table import Table
 from .wire.values import Item
 
@@ -31,26 +32,21 @@ class Query:
 
     def request(self, table_name: str) -> dict[str, Any]:
         """What `Query` takes."""
-        expression = Expression()
-        fields: dict[str, Any] = {
+        return {
             "TableName": table_name,
-            "KeyConditionExpression": " AND ".join(self._conditions(expression)),
             "ScanIndexForward": not self.newest_first,
             **({"IndexName": self.index} if self.index else {"ConsistentRead": True}),
+            **request_fields(self._terms()),
         }
-        if self.attributes:
-            fields["ProjectionExpression"] = ", ".join(map(expression.name, self.attributes))
-        return {**fields, **expression.condition_request()}
 
-    def _conditions(self, e: Expression) -> list[str]:
-        sort_key = f"{self.index}SK"
-        conditions = [f"{e.name(f'{self.index}PK')} = {e.value(self.partition)}"]
+    def _terms(self) -> Iterator[Term]:
+        sort_key = Field(f"{self.index}SK")
+        yield Field(f"{self.index}PK").key_equals(self.partition)
         if self.prefix:
-            conditions.append(f"begins_with({e.name(sort_key)}, {e.value(self.prefix)})")
+            yield sort_key.key_begins_with(self.prefix)
         elif self.low or self.high:
-            low, high = e.value(self.low), e.value(self.high)
-            conditions.append(f"{e.name(sort_key)} BETWEEN {low} AND {high}")
-        return conditions
+            yield sort_key.key_between(self.low, self.high)
+        yield from (Field(attribute).show() for attribute in self.attributes)
 
 
 async def read_page(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
-from .expressions import Expression
-from .fields import Fields, read
+from .expressions import Field, Term
+from .item_reader import ItemReader, decode_record
 from .schema import (
     key,
     name_attr,
@@ -15,6 +15,8 @@ from .schema import (
     sk_resources,
 )
 from .table import Action, Table
+
+_RESOURCES = Field("resources")
 
 
 class Registries:
@@ -27,43 +29,36 @@ class Registries:
         """Count entities with limits of their own up or down, by resource."""
         if not any(changes.values()):
             return []
-        update = _found_in(namespace_id)
-        for resource, change in changes.items():
-            update.add(name_attr(resource), change)
+        counts = [Field(name_attr(name)).add(change) for name, change in changes.items() if change]
         record = key(pk_system(namespace_id), sk_entity_config_resources())
-        return [self._table.updating(record, update)]
+        return [self._table.updating(record, [*_found_in(namespace_id), *counts])]
 
     def listing(self, namespace_id: str, resource: str, *, is_there: bool) -> Action:
         """List a resource as one with defaults, or no longer."""
-        update = _found_in(namespace_id)
-        if is_there:
-            update.include("resources", resource)
-        else:
-            update.exclude("resources", resource)
-        return self._table.updating(key(pk_system(namespace_id), sk_resources()), update)
+        listed = _RESOURCES.include(resource) if is_there else _RESOURCES.exclude(resource)
+        record = key(pk_system(namespace_id), sk_resources())
+        return self._table.updating(record, [*_found_in(namespace_id), listed])
 
     async def of_entities(self, namespace_id: str) -> list[str]:
         """Resources for which some entity has limits of its own."""
         record = key(pk_system(namespace_id), sk_entity_config_resources())
         item = await self._table.get(record, consistent=True)
-        return [] if item is None else read(item, _counted)
+        return [] if item is None else decode_record(item, _counted)
 
     async def of_resources(self, namespace_id: str) -> list[str]:
         """Resources that have defaults."""
         record = key(pk_system(namespace_id), sk_resources())
         item = await self._table.get(record, consistent=True)
-        return [] if item is None else sorted(Fields(item).value("resources") or ())
+        return [] if item is None else sorted(ItemReader(item).value(_RESOURCES) or ())
 
 
-def _found_in(namespace_id: str) -> Expression:
-    """An update of a record that a purge of the namespace must find."""
-    e = Expression()
-    e.set("GSI4PK", e.value(namespace_id))
-    e.set("GSI4SK", e.value(pk_system(namespace_id)))
-    return e
+def _found_in(namespace_id: str) -> Iterator[Term]:
+    """The terms by which a purge of the namespace finds the record."""
+    yield Field("GSI4PK").set(namespace_id)
+    yield Field("GSI4SK").set(pk_system(namespace_id))
 
 
-def _counted(fields: Fields) -> list[str]:
+def _counted(fields: ItemReader) -> list[str]:
     found = set()
     for attribute, value in fields.item.items():
         name = parse_name_attr(attribute)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from ...core.exceptions import StorageUnavailable
 from ...ports.io import Io
-from .expressions import Expression
+from .expressions import Term, request_fields
 from .wire.client import DynamoClient
 from .wire.retry import Backoff, delays
 from .wire.values import Item
@@ -73,17 +73,20 @@ class Table:
         request = {"TableName": self.name, "Key": key, "ConsistentRead": consistent}
         return (await self.repeatable("GetItem", request)).get("Item")
 
-    async def put(self, item: Item, **fields: Any) -> dict[str, Any]:
-        """Replace the item. `fields` are further fields of the request."""
-        return await self.call("PutItem", {"TableName": self.name, "Item": item, **fields})
+    async def put(self, item: Item, terms: Iterable[Term] = ()) -> None:
+        """Replace the item, if the terms hold."""
+        await self.call("PutItem", self._request(terms, Item=item))
 
-    async def update(self, key: Key, **fields: Any) -> dict[str, Any]:
-        """Change the item. `fields` are further fields of the request."""
-        return await self.call("UpdateItem", {"TableName": self.name, "Key": key, **fields})
+    async def update(self, key: Key, terms: Iterable[Term]) -> None:
+        """Change the item as the terms say."""
+        await self.call("UpdateItem", self._request(terms, Key=key))
 
-    async def delete(self, key: Key, **fields: Any) -> dict[str, Any]:
-        """Delete the item. `fields` are further fields of the request."""
-        return await self.call("DeleteItem", {"TableName": self.name, "Key": key, **fields})
+    async def delete(self, key: Key, terms: Iterable[Term] = ()) -> None:
+        """Delete the item, if the terms hold."""
+        await self.call("DeleteItem", self._request(terms, Key=key))
+
+    def _request(self, terms: Iterable[Term], **place: Item) -> dict[str, Any]:
+        return {"TableName": self.name, **place, **request_fields(terms)}
 
     async def transact(self, actions: Sequence[Action], token: str | None = None) -> None:
         """Carry out all actions or none, once, however often it is sent."""
@@ -91,21 +94,21 @@ class Table:
         request = {"TransactItems": actions, "ClientRequestToken": token}
         await self.repeatable("TransactWriteItems", request)
 
-    def putting(self, item: Item, condition: Expression | None = None) -> Action:
+    def putting(self, item: Item, terms: Iterable[Term] = ()) -> Action:
         """Replace the item, as an action of a transaction."""
-        return {"Put": {"TableName": self.name, "Item": item, **_fields(condition)}}
+        return {"Put": self._request(terms, Item=item)}
 
-    def updating(self, key: Key, update: Expression) -> Action:
+    def updating(self, key: Key, terms: Iterable[Term]) -> Action:
         """Change the item, as an action of a transaction."""
-        return {"Update": {"TableName": self.name, "Key": key, **update.update_request()}}
+        return {"Update": self._request(terms, Key=key)}
 
-    def deleting(self, key: Key, condition: Expression | None = None) -> Action:
+    def deleting(self, key: Key, terms: Iterable[Term] = ()) -> Action:
         """Delete the item, as an action of a transaction."""
-        return {"Delete": {"TableName": self.name, "Key": key, **_fields(condition)}}
+        return {"Delete": self._request(terms, Key=key)}
 
-    def checking(self, key: Key, condition: Expression) -> Action:
+    def checking(self, key: Key, terms: Iterable[Term]) -> Action:
         """Only look at the item, as an action of a transaction."""
-        return {"ConditionCheck": {"TableName": self.name, "Key": key, **_fields(condition)}}
+        return {"ConditionCheck": self._request(terms, Key=key)}
 
     async def batch_get(self, keys: Iterable[Key], *, consistent: bool = False) -> list[Item]:
         """The items that exist, in any order; any number of keys."""
@@ -151,10 +154,6 @@ def key_of(item: Item) -> Key:
 def key_text(keyed: Item) -> tuple[str, str]:
     """The same, in a form that can be compared."""
     return keyed["PK"]["S"], keyed["SK"]["S"]
-
-
-def _fields(condition: Expression | None) -> dict[str, Any]:
-    return {} if condition is None else condition.condition_request()
 
 
 def _distinct(keys: Iterable[Key]) -> list[Key]:

@@ -7,8 +7,8 @@ from contextlib import suppress
 from ...core.windows import iso_ms
 from ...ports.deployment import VersionRecord
 from .codec import indexed
-from .expressions import Expression
-from .fields import Fields, read
+from .expressions import IS_NEW
+from .item_reader import ItemReader, decode_record
 from .schema import REGISTRY_ID, key, pk_system, sk_version
 from .table import Table
 from .wire.errors import ConditionFailed
@@ -27,7 +27,7 @@ class DynamoVersions:
     async def read(self) -> VersionRecord | None:
         """The record; None when nobody has written it."""
         item = await self._table.get(VERSION_KEY, consistent=True)
-        return None if item is None else read(item, _version)
+        return None if item is None else decode_record(item, _version)
 
     async def write(self, record: VersionRecord) -> None:
         """Replace the record. The time of the change is now."""
@@ -35,10 +35,8 @@ class DynamoVersions:
 
     async def introduce(self, record: VersionRecord) -> None:
         """Write the record if there is none."""
-        e = Expression()
-        e.require("is new", f"attribute_not_exists({e.name('PK')})")
         with suppress(ConditionFailed):
-            await self._table.put(self._item(record), **e.condition_request())
+            await self._table.put(self._item(record), IS_NEW)
 
     def _item(self, record: VersionRecord) -> Item:
         return to_item(
@@ -53,7 +51,7 @@ class DynamoVersions:
         )
 
 
-def _version(fields: Fields) -> VersionRecord:
+def _version(fields: ItemReader) -> VersionRecord:
     return VersionRecord(
         fields.text("schema_version"),
         fields.maybe_text("lambda_version"),

@@ -11,7 +11,7 @@ from .wire.values import Item, from_attribute
 T = TypeVar("T")
 
 
-class Fields:
+class ItemReader:
     """Only what is asked for is decoded, so that attributes nobody here knows do no harm."""
 
     def __init__(self, item: Item) -> None:
@@ -61,9 +61,9 @@ def record_name(item: Item) -> str:
     return " ".join(str(item.get(part, {}).get("S", "?")) for part in ("PK", "SK"))
 
 
-def read(item: Item, decode: Callable[[Fields], T]) -> T:
+def decode_record(item: Item, decode: Callable[[ItemReader], T]) -> T:
     """Decode an item, or name it in the error."""
     try:
-        return decode(Fields(item))
+        return decode(ItemReader(item))
     except (TypeError, ValueError, ValidationError) as error:
         raise StoredDataError(record_name(item), str(error)) from error

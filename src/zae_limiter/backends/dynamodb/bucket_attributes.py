@@ -1,0 +1,75 @@
+"""The attributes of a bucket item, by what they hold.
+
+rf            when all limits were last refilled, in milliseconds
+b_{limit}_tk  tokens      b_{limit}_cp  capacity       b_{limit}_ra  refill amount
+b_{limit}_rp  period, ms  b_{limit}_tc  consumed       b_{limit}_rm  remainder
+cv            fingerprint of the limits the item was stamped with
+dl            limits that are not in force, separated by commas
+lo, l1 ...    ids of the last writes, newest first; empty where there was none
+ac            acquires admitted
+shard_count, ttl, cascade, parent_id, entity_id, resource, and the keys
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from ...core.bucket import REMEMBERED_OPERATIONS, Cell
+from .expressions import Clause, Field, Term
+from .schema import TTL_ATTRIBUTE, bucket_attr
+
+REFILLED_AT = Field("rf")
+FINGERPRINT = Field("cv")
+DORMANT = Field("dl")
+ACQUIRES = Field("ac")
+SHARD_COUNT = Field("shard_count")
+EXPIRES_AT = Field(TTL_ATTRIBUTE)
+PARENT = Field("parent_id")
+CASCADE = Field("cascade")
+OPERATIONS = (Field("lo"), Field("l1"), Field("l2"), Field("l3"))
+assert len(OPERATIONS) == REMEMBERED_OPERATIONS
+CELL_FIELDS = ("tk", "cp", "ra", "rp", "tc", "rm")
+
+_TAKE = Clause(SET="{0} = {0} - {a}", ADD="{1} {a}")
+_TAKE_STORED = Clause(IF="{0} >= {a}", SET="{0} = {0} - {a}", ADD="{1} {a}")
+_MAKE_ROOM = Clause(
+    SET="{3} = if_not_exists({2}, {a}), {2} = if_not_exists({1}, {a}),"
+    " {1} = if_not_exists({0}, {a})"
+)
+_REMEMBER = Clause(IF="NOT ({a} IN ({0}, {1}, {2}, {3}))", SET="{0} = {a}")
+
+
+def remember(operation: str) -> tuple[Term, Term]:
+    """Be the item's newest operation, and none of those that it remembers."""
+    return (_MAKE_ROOM, OPERATIONS, ("",)), (_REMEMBER, OPERATIONS, (operation,))
+
+
+class CellAttributes(NamedTuple):
+    """The attributes of one limit, in the order of `CELL_FIELDS`."""
+
+    tokens: Field
+    capacity: Field
+    amount: Field
+    period: Field
+    consumed: Field
+    remainder: Field
+
+    def take(self, amount_milli: int) -> Term:
+        """Hold less by this, and count it as consumed. There has to be a balance."""
+        return _TAKE, (self.tokens, self.consumed), (amount_milli,)
+
+    def take_stored(self, amount_milli: int) -> Term:
+        """Hold at least this, hold less by it, and count it as consumed."""
+        return _TAKE_STORED, (self.tokens, self.consumed), (amount_milli,)
+
+
+@lru_cache(maxsize=4096)
+def cell_attributes(limit_name: str) -> CellAttributes:
+    """The attributes of a limit."""
+    return CellAttributes(*(Field(bucket_attr(limit_name, field)) for field in CELL_FIELDS))
+
+
+def cell_numbers(cell: Cell) -> tuple[int, ...]:
+    """What a cell has in these attributes, in the same order."""
+    return cell.tokens_milli, *cell.rate, cell.consumed_milli, cell.remainder
