@@ -77,15 +77,22 @@ async def _take_back(record: LeaseRecord) -> None:
     await flows.end_lease(record, failed=True)
 
 
-class Acquisition:
-    """An acquisition is the context manager of `async with limiter.acquire(...)`."""
+class _AcquisitionBase:
+    """A checked request that has not been entered yet."""
 
     __slots__ = ("_record", "_request", "_scope", "_terms")
+    _record: LeaseRecord
 
     def __init__(self, scope: Scope, request: Request, terms: LeaseTerms) -> None:
         self._scope = scope
         self._request = request
         self._terms = terms
+
+
+class Acquisition(_AcquisitionBase):
+    """An acquisition is the context manager of `async with limiter.acquire(...)`."""
+
+    __slots__ = ()
 
     async def __aenter__(self) -> Lease:
         opening = flows.open_lease(self._scope, self._request, self._terms)
@@ -103,15 +110,10 @@ class Acquisition:
         await drive(flows.end_lease(self._record, failed=kind is not None))
 
 
-class SyncAcquisition:
+class SyncAcquisition(_AcquisitionBase):
     """An acquisition is the context manager of `with limiter.acquire(...)`."""
 
-    __slots__ = ("_record", "_request", "_scope", "_terms")
-
-    def __init__(self, scope: Scope, request: Request, terms: LeaseTerms) -> None:
-        self._scope = scope
-        self._request = request
-        self._terms = terms
+    __slots__ = ()
 
     def __enter__(self) -> SyncLease:
         record = None

@@ -157,13 +157,7 @@ class RateLimiter(Records, LimiterBase):
         return await drive(
             usage.get_usage_snapshots(
                 self.scope,
-                usage.make_query(
-                    entity_id,
-                    resource,
-                    window_type,
-                    usage.time_text("start_time", start_time),
-                    usage.time_text("end_time", end_time),
-                ),
+                usage.make_query(entity_id, resource, window_type, start_time, end_time),
                 limit,
                 next_key,
             )
@@ -181,12 +175,6 @@ class RateLimiter(Records, LimiterBase):
         return await drive(
             usage.get_usage_summary(
                 self.scope,
-                usage.make_query(
-                    entity_id,
-                    resource,
-                    window_type,
-                    usage.time_text("start_time", start_time),
-                    usage.time_text("end_time", end_time),
-                ),
+                usage.make_query(entity_id, resource, window_type, start_time, end_time),
             )
         )

@@ -147,13 +147,7 @@ class SyncRateLimiter(SyncRecords, LimiterBase):
         return run(
             usage.get_usage_snapshots(
                 self.scope,
-                usage.make_query(
-                    entity_id,
-                    resource,
-                    window_type,
-                    usage.time_text("start_time", start_time),
-                    usage.time_text("end_time", end_time),
-                ),
+                usage.make_query(entity_id, resource, window_type, start_time, end_time),
                 limit,
                 next_key,
             )
@@ -171,12 +165,6 @@ class SyncRateLimiter(SyncRecords, LimiterBase):
         return run(
             usage.get_usage_summary(
                 self.scope,
-                usage.make_query(
-                    entity_id,
-                    resource,
-                    window_type,
-                    usage.time_text("start_time", start_time),
-                    usage.time_text("end_time", end_time),
-                ),
+                usage.make_query(entity_id, resource, window_type, start_time, end_time),
             )
         )

@@ -8,10 +8,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from ..core.idempotency import operation_id
 from ..ports.clock import Clock
-from .ids import rising_entropy, unique_suffix
-from .system_clock import SystemClock, ahead_by
+from .system_clock import ClockedIo
 
 T = TypeVar("T")
 
@@ -109,24 +107,14 @@ class _AsyncioSignal:
             await hold(asyncio.ensure_future(self._event.wait()))
 
 
-class AsyncioIo:
+class AsyncioIo(ClockedIo):
     """`AsyncioIo` is the `Io` of asyncio. It holds nothing that belongs to one event loop."""
 
     def __init__(self, clock: Clock | None = None, *, parallel_helps: bool = True) -> None:
-        self._clock = clock or SystemClock()
+        super().__init__(clock)
         self._parallel_helps = parallel_helps
         self._worker: ThreadPoolExecutor | None = None
         self._worker_pid = 0
-        self.now_ms: Callable[[], int] = self._clock.now_ms
-
-    def correct(self, offset_ms: int) -> None:
-        self.now_ms = ahead_by(self._clock, offset_ms)
-
-    def operation_id(self) -> str:
-        return operation_id(self.now_ms(), unique_suffix())
-
-    def entropy(self) -> int:
-        return rising_entropy()
 
     def signal(self) -> _AsyncioSignal:
         return _AsyncioSignal(self._clock)

@@ -8,11 +8,9 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from ..core.idempotency import operation_id
 from ..ports.clock import Clock
-from .ids import rising_entropy, unique_suffix
 from .parallel import Gather, serial
-from .system_clock import SystemClock, ahead_by
+from .system_clock import ClockedIo
 
 T = TypeVar("T")
 
@@ -63,22 +61,12 @@ class _BlockingSignal:
             raise interruption
 
 
-class BlockingIo:
+class BlockingIo(ClockedIo):
     """`BlockingIo` is the `Io` of threads: every call runs in the thread that makes it."""
 
     def __init__(self, clock: Clock | None = None, gather: Gather = serial) -> None:
-        self._clock = clock or SystemClock()
+        super().__init__(clock)
         self._gather = gather
-        self.now_ms: Callable[[], int] = self._clock.now_ms
-
-    def correct(self, offset_ms: int) -> None:
-        self.now_ms = ahead_by(self._clock, offset_ms)
-
-    def operation_id(self) -> str:
-        return operation_id(self.now_ms(), unique_suffix())
-
-    def entropy(self) -> int:
-        return rising_entropy()
 
     def signal(self) -> _BlockingSignal:
         return _BlockingSignal(self._clock)

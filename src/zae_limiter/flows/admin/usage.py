@@ -21,8 +21,8 @@ def make_query(
     entity_id: str | None,
     resource: str | None,
     window_type: str | None,
-    start_time: str | None,
-    end_time: str | None,
+    start_time: datetime | str | None,
+    end_time: datetime | str | None,
 ) -> UsageQuery:
     """Check what is asked for."""
     if entity_id is None and resource is None:
@@ -49,13 +49,15 @@ def _window_type(value: str | None) -> WindowType | None:
     raise ValidationError("window_type", value, f"must be one of {', '.join(WINDOW_TYPES)}")
 
 
-def _time(field: str, value: str | None) -> str | None:
-    if value is None:
+def _time(field: str, moment: datetime | str | None) -> str | None:
+    """A moment as text; a naive one is UTC."""
+    if moment is None:
         return None
     try:
-        return iso(parse_iso(value))
+        found = moment if isinstance(moment, datetime) else parse_iso(moment)
     except (TypeError, ValueError) as error:
-        raise ValidationError(field, value, "must be an ISO 8601 time") from error
+        raise ValidationError(field, moment, "must be an ISO 8601 time") from error
+    return iso(found if found.tzinfo else found.replace(tzinfo=UTC))
 
 
 async def get_usage_snapshots(
@@ -85,12 +87,3 @@ async def get_usage_summary(scope: Scope, query: UsageQuery) -> UsageSummary:
         if cursor is None:
             break
     return summarize(found)
-
-
-def time_text(field: str, moment: datetime | None) -> str | None:
-    """A moment as text; a naive one is UTC."""
-    if moment is None:
-        return None
-    if not isinstance(moment, datetime):
-        raise ValidationError(field, moment, "must be a datetime")
-    return iso(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
