@@ -16,7 +16,6 @@ from .flows.config.cache import ConfigCache
 from .flows.scope import (
     DEFAULT_TTL_MULTIPLIER,
     MAX_IMAGES,
-    BucketImages,
     LocalState,
     Scope,
     Settings,
@@ -24,7 +23,12 @@ from .flows.scope import (
 from .local.bounded import Bounded
 from .ports.clock import Clock
 from .ports.io import Io
-from .ports.repository_protocol import NamespaceRecord, RepositoryProtocol
+from .ports.repository_protocol import (
+    BucketImages,
+    NamespaceRecord,
+    RepositoryProtocol,
+    ShowsBuckets,
+)
 
 DEFAULT_NAMESPACE = "default"
 DEFAULT_STACK = "zae-limiter"
@@ -193,6 +197,4 @@ def _first_scope(
 
 
 def _images(store: RepositoryProtocol) -> BucketImages:
-    from .backends.memory import MemoryStore
-
-    return store.images if isinstance(store, MemoryStore) else Bounded(MAX_IMAGES)
+    return store.images if isinstance(store, ShowsBuckets) else Bounded(MAX_IMAGES)

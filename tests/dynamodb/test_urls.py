@@ -6,7 +6,9 @@ from typing import cast
 
 import pytest
 
-from zae_limiter.backends.urls import StoreUrl, dynamodb_url, parse_url
+from zae_limiter import SyncRepository
+from zae_limiter.backends.dynamodb.url import DynamoUrl, dynamodb_url
+from zae_limiter.backends.urls import parse_url
 from zae_limiter.core.exceptions import ValidationError
 from zae_limiter.core.validation import validate_stack_name
 from zae_limiter.opening import OpenOptions, check_opening
@@ -23,7 +25,7 @@ def test_a_url_brings_back_what_it_was_made_of(
 ) -> None:
     text = dynamodb_url("my-stack", region, endpoint_url)
     found = parse_url(text)
-    assert found == StoreUrl(text, "dynamodb", "my-stack", region, endpoint_url)
+    assert found == DynamoUrl(text, region, endpoint_url, "my-stack")
     assert (found.name, found.is_embedded) == ("my-stack", False)
 
 
@@ -33,6 +35,7 @@ def test_the_documented_forms() -> None:
     assert parse_url(text).endpoint_url == "http://localhost:8000"
     assert parse_url("dynamodb:///my-stack").region is None
     patient = parse_url("dynamodb:///my-stack?connect_timeout=0.5&read_timeout=2")
+    assert isinstance(patient, DynamoUrl)
     assert (patient.connect_timeout, patient.read_timeout) == (0.5, 2)
     assert parse_url("sqlite:///limits.db").name == "sqlite:///limits.db"
 
@@ -150,4 +153,35 @@ def test_what_contradicts_or_cannot_be_is_refused(
 def test_timeouts_that_are_given_come_before_those_of_the_url() -> None:
     url = "dynamodb:///my-stack?connect_timeout=1&read_timeout=2"
     found = check_opening(None, {"url": url, "read_timeout": 0.25}).store
+    assert isinstance(found, DynamoUrl)
     assert (found.connect_timeout, found.read_timeout) == (1, 0.25)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "dynamodb:///my-stack?endpoint_url=http://user:secret@localhost#part",
+        "dynamodb:///abc?x&endpoint_url=http%3A%2F%2Fuser%3Asecret%40localhost",
+        "dynamodb:///abc?x&endpoint_url=http%3a%2f%2fuser%3ase%2fcret%40localhost",
+        "dynamodb:///abc?x&endpoint_url=http://user:p@secret@localhost",
+        "dynamodb://user:secret@us-east-1/my-stack",
+        "redis://user:secret@localhost",
+        "sqlite://user:secret@localhost/limits.db",
+        "http://user:sec ret@[",
+        "memory://user:secret@localhost",
+    ],
+)
+def test_an_error_about_a_url_shows_no_password(text: str) -> None:
+    with pytest.raises(ValidationError) as raised:
+        parse_url(text)
+    assert "**" in raised.value.value
+    for part in ("secret", "se%2fcret", "ret@", "user"):
+        assert part not in raised.value.value
+        assert part not in str(raised.value)
+
+
+@pytest.mark.parametrize("url", [None, "memory://"])
+def test_an_error_about_an_endpoint_shows_no_password(url: str | None) -> None:
+    with pytest.raises(ValidationError) as raised:
+        SyncRepository.open(url=url, endpoint_url="http://user:secret@localhost:8000")
+    assert raised.value.value == "http://***@localhost:8000"

@@ -27,6 +27,7 @@ ZAELimiterError
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 _SHOWN_VALUE_CHARS = 50
@@ -70,14 +71,19 @@ class ValidationError(ZAELimiterError):
         super().__init__(f"Invalid {field}: {reason}")
 
 
+# In a URL, and in a URL that is part of another one: `http%3A%2F%2Fuser%3Apassword%40host`.
+_USERINFO = re.compile(r"(://|%3A%2F%2F)(?:(?!://|%3A%2F%2F).)*(@|%40)", re.I | re.S)
+
+
 def _shown(value: object) -> str:
-    """A short text that can be printed and logged, whatever the value."""
+    """A short text that can be printed and logged, whatever the value. A URL loses its user and
+    password: errors are logged, and logs are read by many."""
     try:
         text = str(value)
     except Exception:
         # Numbers can be too long to be printed, and anyone's objects may fail here.
         text = f"<{type(value).__name__}>"
-    text = text.encode("utf-8", "backslashreplace").decode()
+    text = _USERINFO.sub(r"\1***\2", text).encode("utf-8", "backslashreplace").decode()
     return text if len(text) <= _SHOWN_VALUE_CHARS else text[:_SHOWN_VALUE_CHARS] + "..."
 
 

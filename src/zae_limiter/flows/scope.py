@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from ..core.bucket import Bucket, BucketAddress
 from ..core.writes import Absent, Outcome
 from ..local.bounded import Bounded
 from ..local.single_flight import SingleFlight
 from ..ports.io import Io
-from ..ports.repository_protocol import RepositoryProtocol
+from ..ports.repository_protocol import BucketImages, RepositoryProtocol
 from .acquire.refusal_cache import RefusalCache
 from .acquire.wait_queue import WaitQueues
 from .coalesce.queue import WriteQueues
@@ -21,21 +19,6 @@ DEFAULT_TTL_MULTIPLIER = 7
 # An acquire from a bucket in use that is not remembered takes two calls. Remembered, it takes one,
 # and about a kilobyte of memory.
 MAX_IMAGES = 100_000
-
-
-class BucketImages(Protocol):
-    """Bucket items as they were last seen. `Bounded` is one such mapping; a store that is in
-    this process can show its items themselves."""
-
-    @property
-    def get(self) -> Callable[[BucketAddress], Bucket | None]:
-        """The item at an address, if one was seen there."""
-
-    def put(self, address: BucketAddress, bucket: Bucket, /) -> None:
-        """Remember how the item looks now."""
-
-    def discard(self, address: BucketAddress, /) -> None:
-        """Remember that there is no item."""
 
 
 @dataclass(frozen=True, slots=True)

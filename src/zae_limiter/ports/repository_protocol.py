@@ -13,9 +13,9 @@ Contracts that hold for every method:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from ..core.audit import AuditEvent
 from ..core.bucket import Bucket, BucketAddress
@@ -199,6 +199,20 @@ class Usage(Protocol):
         """Return one page of snapshots, newest first."""
 
 
+class BucketImages(Protocol):
+    """Bucket items as they were last seen, to plan the next write from."""
+
+    @property
+    def get(self) -> Callable[[BucketAddress], Bucket | None]:
+        """Return the item at an address, if one was seen there."""
+
+    def put(self, address: BucketAddress, bucket: Bucket, /) -> None:
+        """Remember how the item looks now."""
+
+    def discard(self, address: BucketAddress, /) -> None:
+        """Remember that there is no item."""
+
+
 class RepositoryProtocol(Protocol):
     """A store consists of roles, and of a way to reach and to leave it."""
 
@@ -235,3 +249,13 @@ class RepositoryProtocol(Protocol):
 
     async def close(self) -> None:
         """Close the store. Closing twice does nothing."""
+
+
+@runtime_checkable
+class ShowsBuckets(Protocol):
+    """An optional role: a store in this process shows its bucket items themselves, which are
+    never stale. Without it, a process remembers images of its own."""
+
+    @property
+    def images(self) -> BucketImages:
+        """The bucket items as they are."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...core.bucket import Bucket, BucketAddress
-from ...core.writes import Granted, Outcome, Write
+from ...core.writes import Outcome, Write
+from ..locked_buckets import Apply, write_all_locked, write_locked
 from .readings import forget, note
 from .tables import Tables
 
@@ -17,34 +18,25 @@ class MemoryBuckets:
 
     metered = False
 
-    def __init__(self, tables: Tables, apply: Callable[[Write, Bucket | None], Outcome]) -> None:
+    def __init__(self, tables: Tables, apply: Apply) -> None:
         self._tables = tables
         self._apply = apply
         self._sweep_at = _FIRST_SWEEP_AT
 
     async def write(self, address: BucketAddress, write: Write) -> Outcome:
         with self._tables.lock:
-            before = self._tables.buckets.get(address)
-            outcome = self._apply(write, before)
-            if isinstance(outcome, Granted):
-                self._keep(address, write.at_ms, before, outcome.bucket)
-            return outcome
+            return write_locked(self, self._apply, address, write)
 
     async def write_all(self, writes: Sequence[tuple[BucketAddress, Write]]) -> list[Outcome]:
         with self._tables.lock:
-            found = self._tables.buckets
-            outcomes = [self._apply(write, found.get(address)) for address, write in writes]
-            if all(isinstance(outcome, Granted) for outcome in outcomes):
-                for (address, write), outcome in zip(writes, outcomes, strict=True):
-                    assert isinstance(outcome, Granted)
-                    self._keep(address, write.at_ms, found.get(address), outcome.bucket)
-            return outcomes
+            return write_all_locked(self, self._apply, writes)
 
-    def _keep(
+    def find(self, address: BucketAddress) -> Bucket | None:
+        return self._tables.buckets.get(address)
+
+    def keep(
         self, address: BucketAddress, at_ms: int, before: Bucket | None, after: Bucket
     ) -> None:
-        if after is before:
-            return
         note(self._tables, address, at_ms, before, after)
         self._tables.buckets[address] = after
         if before is None:

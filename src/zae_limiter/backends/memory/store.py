@@ -8,13 +8,11 @@ use one store.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 
 from ...core.apply import apply
-from ...core.bucket import Bucket
 from ...core.models import BackendCapabilities
-from ...core.writes import Outcome, Write
 from ...local.fork_safety import free_in_child
+from ..locked_buckets import Apply
 from .audit import MemoryAudit
 from .buckets import MemoryBuckets
 from .configs import MemoryConfigs
@@ -34,7 +32,7 @@ class MemoryStore:
         supports_batch_operations=True,
     )
 
-    def __init__(self, apply: Callable[[Write, Bucket | None], Outcome] = apply) -> None:
+    def __init__(self, apply: Apply = apply) -> None:
         lock = threading.RLock()
         free_in_child(lock)
         tables = Tables(lock)

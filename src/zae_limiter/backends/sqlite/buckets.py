@@ -10,8 +10,9 @@ from ...core.bucket import Bucket, BucketAddress
 from ...core.exceptions import StoredDataError
 from ...core.usage import consumption
 from ...core.windows import hour_start_ms
-from ...core.writes import Granted, Outcome, Write
+from ...core.writes import Outcome, Write
 from ..damage import leave_out
+from ..locked_buckets import write_all_locked, write_locked
 from .codec import (
     ITEM_COLUMNS,
     NOTHING_COUNTED,
@@ -50,10 +51,14 @@ class SqliteBuckets:
         self._connection = connection
 
     async def write(self, address: BucketAddress, write: Write) -> Outcome:
-        return await self._connection.write(lambda db: _write(db, address, write))
+        return await self._connection.write(
+            lambda db: write_locked(_BucketRows(db), apply, address, write)
+        )
 
     async def write_all(self, writes: Sequence[tuple[BucketAddress, Write]]) -> list[Outcome]:
-        return await self._connection.write(lambda db: _write_all(db, writes))
+        return await self._connection.write(
+            lambda db: write_all_locked(_BucketRows(db), apply, writes)
+        )
 
     async def read(self, addresses: Sequence[BucketAddress]) -> dict[BucketAddress, Bucket]:
         def found(db: sqlite3.Connection) -> dict[BucketAddress, Bucket]:
@@ -73,44 +78,33 @@ class SqliteBuckets:
         )
 
 
-def _write(db: sqlite3.Connection, address: BucketAddress, write: Write) -> Outcome:
-    item = read_item(db, address)
-    outcome = apply(write, None if item is None else item.bucket)
-    if isinstance(outcome, Granted):
-        _keep(db, address, write.at_ms, item, outcome.bucket)
-    return outcome
+class _BucketRows:
+    """The rows of one transaction."""
 
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+        self._found: dict[BucketAddress, Item] = {}
 
-def _write_all(
-    db: sqlite3.Connection, writes: Sequence[tuple[BucketAddress, Write]]
-) -> list[Outcome]:
-    items = [read_item(db, address) for address, _ in writes]
-    outcomes = [
-        apply(write, None if item is None else item.bucket)
-        for (_, write), item in zip(writes, items, strict=True)
-    ]
-    granted = [outcome.bucket for outcome in outcomes if isinstance(outcome, Granted)]
-    if len(granted) == len(writes):
-        kept = zip(writes, items, granted, strict=True)
-        # New buckets last: making one sweeps others, which may be among those to be kept.
-        for (address, write), item, bucket in sorted(kept, key=lambda each: each[1] is None):
-            _keep(db, address, write.at_ms, item, bucket)
-    return outcomes
+    def find(self, address: BucketAddress) -> Bucket | None:
+        item = read_item(self._db, address)
+        if item is None:
+            return None
+        self._found[address] = item
+        return item.bucket
 
-
-def _keep(
-    db: sqlite3.Connection, address: BucketAddress, at_ms: int, item: Item | None, after: Bucket
-) -> None:
-    """Store the bucket that a write made, and count what it used."""
-    hour_ms = hour_start_ms(at_ms)
-    if item is None:
-        _sweep(db, at_ms)
-        made = Item(after, shape_of(after), hour_ms, NOTHING_COUNTED, look_at_s(after))
-        insert_item(db, address, made)
-    elif after is not item.bucket:
-        counted = _count(db, address, item, hour_ms, after)
-        look = look_at_s(after, item.look_at_s)
-        update_item(db, address, item, Item(after, shape_of(after), *counted, look))
+    def keep(
+        self, address: BucketAddress, at_ms: int, before: Bucket | None, after: Bucket
+    ) -> None:
+        db, hour_ms = self._db, hour_start_ms(at_ms)
+        if before is None:
+            _sweep(db, at_ms)
+            made = Item(after, shape_of(after), hour_ms, NOTHING_COUNTED, look_at_s(after))
+            insert_item(db, address, made)
+        else:
+            item = self._found[address]
+            counted = _count(db, address, item, hour_ms, after)
+            look = look_at_s(after, item.look_at_s)
+            update_item(db, address, item, Item(after, shape_of(after), *counted, look))
 
 
 def _buckets(db: sqlite3.Connection, select: str, *key: str) -> dict[BucketAddress, Bucket]:
