@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from .core.limit import Limit
 from .core.models import (
     OnUnavailable,
     ResourceCapacity,
-    UsageSnapshot,
-    UsageSummary,
 )
-from .flows.admin import capacity, deployment, usage
+from .flows.admin import capacity, deployment
 from .flows.admin import limits as stored_limits
 from .lease import Acquisition
 from .limiter_base import LimiterBase
@@ -142,39 +139,3 @@ class RateLimiter(Records, LimiterBase):
     async def get_system_defaults(self) -> tuple[list[Limit], OnUnavailable | None]:
         """Return the system's limits and its `on_unavailable`."""
         return await drive(stored_limits.system_defaults_enum(self.scope))
-
-    async def get_usage_snapshots(
-        self,
-        entity_id: str | None = None,
-        resource: str | None = None,
-        window_type: str | None = None,
-        start_time: datetime | None = None,
-        end_time: datetime | None = None,
-        limit: int = 100,
-        next_key: dict[str, Any] | None = None,
-    ) -> tuple[list[UsageSnapshot], dict[str, Any] | None]:
-        """Return one page of usage by window, newest first, and the key of the next page."""
-        return await drive(
-            usage.get_usage_snapshots(
-                self.scope,
-                usage.make_query(entity_id, resource, window_type, start_time, end_time),
-                limit,
-                next_key,
-            )
-        )
-
-    async def get_usage_summary(
-        self,
-        entity_id: str | None = None,
-        resource: str | None = None,
-        window_type: str | None = None,
-        start_time: datetime | None = None,
-        end_time: datetime | None = None,
-    ) -> UsageSummary:
-        """Add up usage snapshots."""
-        return await drive(
-            usage.get_usage_summary(
-                self.scope,
-                usage.make_query(entity_id, resource, window_type, start_time, end_time),
-            )
-        )

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypedDict
 
-from .backends.urls import StoreUrl, dynamodb_url, open_store, parse_url
+from .backends.dynamodb.url import dynamodb_url
+from .backends.store_url import OpenRequest, StoreUrl
+from .backends.urls import parse_url
 from .core.exceptions import ValidationError
 from .core.validation import validate_namespace
 from .flows.acquire.refusal_cache import DEFAULT_REFUSAL_TTL_SECONDS, RefusalCache
@@ -142,15 +144,10 @@ async def open_scope(
     """Return the scope of an opening, created if `create` says so, and the name of its
     namespace."""
     store: RepositoryProtocol | None = None
+    options = opening.options
     try:
-        store = await open_store(
-            opening.store,
-            io,
-            create=create,
-            blocking=blocking,
-            create_table=opening.options["create"],
-            transport=opening.options["transport"],
-        )
+        request = OpenRequest(create, blocking, options["create"], options["transport"])
+        store = await opening.store.open(io, request)
         record = await _namespace(opening, store, io, create=create)
     except BaseException:
         await (io.close() if store is None else close_store(store, io))

@@ -8,8 +8,8 @@ from typing import Any, Self, Unpack
 from .builder import BuilderSteps
 from .core.hierarchy import SYSTEM_SLOT
 from .core.limit import BucketState, Limit
-from .core.models import OnUnavailableAction, UsageSnapshot, UsageSummary
-from .flows.admin import capacity, deployment, namespaces, usage
+from .core.models import OnUnavailableAction
+from .flows.admin import capacity, deployment, namespaces
 from .flows.admin import limits as stored_limits
 from .flows.admin.namespaces import register_all
 from .flows.scope import Scope
@@ -169,41 +169,6 @@ class Repository(Records, RepositoryBase):
     async def get_system_defaults(self) -> tuple[list[Limit], OnUnavailableAction | None]:
         """Return the system's limits and its `on_unavailable`."""
         return await drive(stored_limits.system_defaults(self.scope))
-
-    async def get_usage_snapshots(
-        self,
-        entity_id: str | None = None,
-        resource: str | None = None,
-        window_type: str | None = None,
-        start_time: str | None = None,
-        end_time: str | None = None,
-        limit: int = 100,
-        next_key: dict[str, Any] | None = None,
-    ) -> tuple[list[UsageSnapshot], dict[str, Any] | None]:
-        """Return one page of usage by window, newest first, and the key of the next page."""
-        return await drive(
-            usage.get_usage_snapshots(
-                self.scope,
-                usage.make_query(entity_id, resource, window_type, start_time, end_time),
-                limit,
-                next_key,
-            )
-        )
-
-    async def get_usage_summary(
-        self,
-        entity_id: str | None = None,
-        resource: str | None = None,
-        window_type: str | None = None,
-        start_time: str | None = None,
-        end_time: str | None = None,
-    ) -> UsageSummary:
-        """Add up usage snapshots."""
-        return await drive(
-            usage.get_usage_summary(
-                self.scope, usage.make_query(entity_id, resource, window_type, start_time, end_time)
-            )
-        )
 
     async def get_system_limits(self) -> list[Limit]:
         """Return the system's limits; empty when there are none."""

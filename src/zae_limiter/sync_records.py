@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+from typing import Any
+
 from .core.audit import AuditEvent
 from .core.hierarchy import SYSTEM_SLOT
 from .core.limit import Limit
-from .core.models import Entity, LimiterConfig
+from .core.models import Entity, LimiterConfig, UsageSnapshot, UsageSummary
 from .core.validation import DEFAULT_RESOURCE
-from .flows.admin import audit, entities
+from .flows.admin import audit, entities, usage
 from .flows.admin import limits as stored_limits
 from .flows.scope import Scope
 from .runtime.blocking import run
@@ -168,6 +171,41 @@ class SyncRecords:
     ) -> list[AuditEvent]:
         """List the changes of an entity, or of `$SYSTEM` or `$RESOURCE:name`, newest first."""
         return run(audit.get_audit_events(self.scope, entity_id, limit, start_event_id))
+
+    def get_usage_snapshots(
+        self,
+        entity_id: str | None = None,
+        resource: str | None = None,
+        window_type: str | None = None,
+        start_time: datetime | str | None = None,
+        end_time: datetime | str | None = None,
+        limit: int = 100,
+        next_key: dict[str, Any] | None = None,
+    ) -> tuple[list[UsageSnapshot], dict[str, Any] | None]:
+        """Return one page of usage by window, newest first, and the key of the next page."""
+        return run(
+            usage.get_usage_snapshots(
+                self.scope,
+                usage.make_query(entity_id, resource, window_type, start_time, end_time),
+                limit,
+                next_key,
+            )
+        )
+
+    def get_usage_summary(
+        self,
+        entity_id: str | None = None,
+        resource: str | None = None,
+        window_type: str | None = None,
+        start_time: datetime | str | None = None,
+        end_time: datetime | str | None = None,
+    ) -> UsageSummary:
+        """Add up usage snapshots."""
+        return run(
+            usage.get_usage_summary(
+                self.scope, usage.make_query(entity_id, resource, window_type, start_time, end_time)
+            )
+        )
 
     def invalidate_config_cache(
         self, entity_id: str | None = None, resource: str | None = None

@@ -23,7 +23,7 @@ from tests.servers.chaos import ChaosProxy, Hold
 from tests.servers.processes import Server
 from tests.servers.tables import OwnTable, own_table
 from zae_limiter import Limit
-from zae_limiter.backends.urls import dynamodb_url
+from zae_limiter.backends.dynamodb.url import dynamodb_url
 from zae_limiter.core.bucket import BucketAddress
 from zae_limiter.testing import ManualClock
 

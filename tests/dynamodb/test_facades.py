@@ -12,8 +12,8 @@ from tests.servers.processes import Server
 from tests.servers.tables import PATIENT
 from zae_limiter import Limit, RateLimitExceeded, Repository, UsageSnapshot
 from zae_limiter.backends.dynamodb.store import DynamoStore
+from zae_limiter.backends.dynamodb.url import dynamodb_url
 from zae_limiter.backends.dynamodb.wire.values import to_item
-from zae_limiter.backends.urls import dynamodb_url
 from zae_limiter.core.exceptions import (
     EntityExistsError,
     InfrastructureNotFoundError,

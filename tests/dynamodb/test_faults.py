@@ -37,7 +37,7 @@ from zae_limiter import (
     RateLimiterUnavailable,
     Repository,
 )
-from zae_limiter.backends.urls import dynamodb_url
+from zae_limiter.backends.dynamodb.url import dynamodb_url
 from zae_limiter.core.bucket import BucketAddress
 from zae_limiter.core.exceptions import StorageUnavailable
 from zae_limiter.flows.shards.items import make_shard, read_all

@@ -12,10 +12,10 @@ from typing import Any
 from urllib.parse import urlencode
 
 from zae_limiter.backends.dynamodb.schema import get_table_definition
+from zae_limiter.backends.dynamodb.url import dynamodb_url
 from zae_limiter.backends.dynamodb.wire.client import DynamoClient
 from zae_limiter.backends.dynamodb.wire.connect import open_client
 from zae_limiter.backends.dynamodb.wire.edge import Limits
-from zae_limiter.backends.urls import dynamodb_url
 from zae_limiter.runtime.blocking import BlockingIo, run
 
 from .processes import Server

@@ -20,9 +20,9 @@ class OpenRequest(NamedTuple):
     """
 
     create: bool
-    blocking: bool
-    create_table: bool
-    transport: str | None
+    blocking: bool = True
+    create_table: bool = False
+    transport: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +58,12 @@ class StoreUrl(ABC):
     def with_timeouts(self, connect: float | None, read: float | None) -> StoreUrl:
         """Replace the timeouts of the URL by those that are given, in seconds. A store in this
         process has none, but nonsense is refused all the same."""
-        check_timeout("connect_timeout", connect)
-        check_timeout("read_timeout", read)
+        check_store_timeout("connect_timeout", connect)
+        check_store_timeout("read_timeout", read)
         return self
 
 
-def check_timeout(field: str, value: object) -> float | None:
+def check_store_timeout(field: str, value: object) -> float | None:
     """Return a timeout in seconds, if one was given."""
     if value is None:
         return None

@@ -9,12 +9,7 @@ from importlib import import_module
 from urllib.parse import urlsplit
 
 from ..core.exceptions import ValidationError
-from ..ports.io import Io
-from ..ports.repository_protocol import RepositoryProtocol
-from .dynamodb.url import dynamodb_url
-from .store_url import OpenRequest, StoreUrl
-
-__all__ = ["StoreUrl", "dynamodb_url", "open_store", "parse_url"]
+from .store_url import StoreUrl
 
 # Only the store that is named is imported: a user of one need not wait for the others.
 _STORES = {
@@ -47,20 +42,3 @@ def _kind(scheme: str) -> type[StoreUrl]:
 def _forms() -> str:
     *most, last = (_kind(scheme).forms for scheme in _STORES)
     return f"{', '.join(most)} or {last}"
-
-
-async def open_store(
-    url: StoreUrl,
-    io: Io,
-    *,
-    create: bool,
-    blocking: bool = True,
-    create_table: bool = False,
-    transport: str | None = None,
-) -> RepositoryProtocol:
-    """Open the store that a URL names; `create` makes it when it does not exist.
-
-    A table at AWS is made only if `create_table` asks for it, too. `blocking` says which
-    driver `io` is of; `transport` is how DynamoDB is spoken to.
-    """
-    return await url.open(io, OpenRequest(create, blocking, create_table, transport))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..backends.urls import open_store, parse_url
+from ..backends.store_url import OpenRequest
+from ..backends.urls import parse_url
 from ..core.exceptions import ValidationError
 from ..core.validation import RESERVED_NAMESPACE
 from ..flows.scope import Scope
@@ -36,7 +37,7 @@ class Target:
         only."""
         self._require_shared()
         io = BlockingIo()
-        store = run(open_store(parse_url(self.url), io, create=create))
+        store = run(parse_url(self.url).open(io, OpenRequest(create)))
         nowhere = Scope(store, io, RESERVED_NAMESPACE)
         return SyncRepository(nowhere, RESERVED_NAMESPACE, owns_store=True)
 

@@ -11,7 +11,7 @@ from urllib.parse import SplitResult, parse_qsl, quote, unquote
 from ...core.exceptions import ValidationError
 from ...core.validation import validate_stack_name
 from ...ports.io import Io
-from ..store_url import OpenRequest, StoreUrl, check_timeout
+from ..store_url import OpenRequest, StoreUrl, check_store_timeout
 
 if TYPE_CHECKING:
     from .opening import Creation
@@ -55,8 +55,8 @@ class DynamoUrl(StoreUrl):
     def with_timeouts(self, connect: float | None, read: float | None) -> Self:
         return replace(
             self,
-            connect_timeout=check_timeout("connect_timeout", connect) or self.connect_timeout,
-            read_timeout=check_timeout("read_timeout", read) or self.read_timeout,
+            connect_timeout=check_store_timeout("connect_timeout", connect) or self.connect_timeout,
+            read_timeout=check_store_timeout("read_timeout", read) or self.read_timeout,
         )
 
     async def open(self, io: Io, request: OpenRequest) -> DynamoStore:
