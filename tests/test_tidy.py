@@ -34,25 +34,7 @@ LONGEST_FUNCTION_LINES = 50
 
 # What is listed and counted here is still to be mended. It only shrinks: an entry or a number
 # that is no longer true fails the test that reads it.
-SHARED_NAMES = {
-    "Item",
-    "LIMITS",
-    "Place",
-    "SCHEMA_VERSION",
-    "START_MS",
-    "Verdict",
-    "create_table",
-    "decode_config",
-    "decode_entity",
-    "decode_event",
-    "decode_namespace",
-    "delete_table",
-    "encode_bucket",
-    "encode_entity",
-    "encode_event",
-    "encode_limits",
-    "encode_namespace",
-}
+SHARED_NAMES: set[str] = set()
 MODULES_IN_CYCLES: set[str] = set()
 PACKAGES_WITHOUT_DOCSTRING = {
     "backends",

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from random import Random
 
 from zae_limiter import Limit
-from zae_limiter.backends.dynamodb.bucket_codec import encode_bucket
+from zae_limiter.backends.dynamodb.bucket_codec import encode_bucket_item
 from zae_limiter.backends.dynamodb.configs import are_neighbours
 from zae_limiter.backends.dynamodb.wire.values import Item
 from zae_limiter.backends.memory import MemoryStore
-from zae_limiter.core.bucket import BucketAddress, full_bucket, take
+from zae_limiter.core.bucket import BucketAddress, full_bucket, take_tokens
 from zae_limiter.core.hierarchy import SYSTEM_SLOT, ConfigSlot
 from zae_limiter.core.limit import LimitSet
 from zae_limiter.flows.config.resolve import resolve
@@ -75,8 +75,8 @@ def bucket_bytes() -> int:
     bucket = full_bucket(LimitSet.of(_LIMITS), START_US // 1000, metered=True)
     io = VirtualIo(Events(), Random(0), 0)
     recent = tuple(io.operation_id() for _ in range(4))
-    used = take(bucket, {"rpm": 1000, "tpm": 500_000, "wcu": 1000}, 1, recent)
-    item = encode_bucket(address, used._replace(parent_id="org-0123456789abcdef"))
+    used = take_tokens(bucket, {"rpm": 1000, "tpm": 500_000, "wcu": 1000}, 1, recent)
+    item = encode_bucket_item(address, used._replace(parent_id="org-0123456789abcdef"))
     entries = sum(item_bytes(_entry(item, index)) + _OVERHEAD_BYTES for index in _INDEXES)
     return item_bytes(item) + _OVERHEAD_BYTES + entries
 

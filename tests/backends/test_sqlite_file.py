@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from zae_limiter.backends.sqlite import SqliteStore
-from zae_limiter.backends.sqlite.file import APPLICATION_ID, SCHEMA_VERSION
+from zae_limiter.backends.sqlite.file import APPLICATION_ID, FILE_VERSION
 from zae_limiter.core.exceptions import (
     IncompatibleSchemaError,
     InfrastructureNotFoundError,
@@ -139,7 +139,7 @@ def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path, text: bytes) -
 @pytest.mark.parametrize("journal_mode", ["DELETE", "WAL"])
 def test_a_foreign_database_is_left_alone(tmp_path: Path, journal_mode: str) -> None:
     path = tmp_path / "app.db"
-    foreign_database(path, journal_mode, version=SCHEMA_VERSION)
+    foreign_database(path, journal_mode, version=FILE_VERSION)
     assert_refused(path, StoredDataError, "is not a zae-limiter store")
 
 
@@ -178,12 +178,12 @@ def test_a_newer_schema_asks_for_an_upgrade(tmp_path: Path) -> None:
     path = tmp_path / "limits.db"
     run(open_store(path).close())
     db = sqlite3.connect(path)
-    db.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+    db.execute(f"PRAGMA user_version = {FILE_VERSION + 1}")
     db.close()
     assert_refused(path, IncompatibleSchemaError, "upgrade zae-limiter")
 
 
-@pytest.mark.parametrize("version", range(SCHEMA_VERSION))
+@pytest.mark.parametrize("version", range(FILE_VERSION))
 def test_an_older_schema_is_refused(tmp_path: Path, version: int) -> None:
     path = tmp_path / "limits.db"
     run(open_store(path).close())
@@ -237,7 +237,7 @@ def test_the_header_says_whose_file_it_is(tmp_path: Path) -> None:
     run(open_store(path).close())
     header = path.read_bytes()[:100]
     assert header[:16] == b"SQLite format 3\0"
-    assert int.from_bytes(header[60:64]) == SCHEMA_VERSION
+    assert int.from_bytes(header[60:64]) == FILE_VERSION
     assert int.from_bytes(header[68:72]) == APPLICATION_ID
 
 

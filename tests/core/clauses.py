@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import assert_never
 
 from zae_limiter.core.apply import apply
-from zae_limiter.core.bucket import REMEMBERED_OPERATIONS, Bucket, Cell, take
+from zae_limiter.core.bucket import REMEMBERED_OPERATIONS, Bucket, Cell, take_tokens
 from zae_limiter.core.validation import WCU
 from zae_limiter.core.writes import (
     Adjust,
@@ -139,7 +139,7 @@ def _effect(write: Write, bucket: Bucket) -> Bucket:
         case Create():
             return write.bucket
         case Take():
-            return take(bucket, write.takes_milli, write.acquires)
+            return take_tokens(bucket, write.takes_milli, write.acquires)
         case Adjust():
             return _adjusted(write, bucket)
         case Fill():

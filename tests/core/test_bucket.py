@@ -24,7 +24,7 @@ from zae_limiter.core.bucket import (
     refill,
     split,
     stamp,
-    take,
+    take_tokens,
 )
 from zae_limiter.core.limit import BucketState, Limit, LimitSet
 from zae_limiter.core.rates import Rate
@@ -87,19 +87,19 @@ class TestRefill:
 
     def test_a_slow_limit_beside_a_fast_one_accrues_exactly_its_rate_each_day(self) -> None:
         limits = LimitSet.of([Limit.per_day("rpd", 100), Limit.per_second("rps", 1000)])
-        bucket = take(full_bucket(limits, NOW_MS), {"rpd": 100_000}, 1)
+        bucket = take_tokens(full_bucket(limits, NOW_MS), {"rpd": 100_000}, 1)
         out_milli = 0
         end_ms = NOW_MS + 3 * 86_400_000
         for now_ms in [*range(NOW_MS, end_ms, 2749), end_ms]:
             bucket = refill(bucket, now_ms)
             gained_milli = bucket.cells["rpd"].tokens_milli
             out_milli += gained_milli
-            bucket = take(bucket, {"rpd": gained_milli, "rps": 500_000}, 1)
+            bucket = take_tokens(bucket, {"rpd": gained_milli, "rps": 500_000}, 1)
         assert out_milli == 3 * 100_000
 
     def test_refilled_every_few_milliseconds_a_daily_limit_accrues_its_rate(self) -> None:
         limits = LimitSet.of([Limit.per_day("rpd", 100), Limit.per_second("rps", 1000)])
-        bucket = take(full_bucket(limits, NOW_MS), {"rpd": 100_000}, 1)
+        bucket = take_tokens(full_bucket(limits, NOW_MS), {"rpd": 100_000}, 1)
         for step in range(1, 100_001):
             bucket = refill(bucket, NOW_MS + 3 * step)
         assert real_balance(bucket, "rpd") == Fraction(300_000 * 100_000, 86_400_000)
@@ -130,7 +130,7 @@ class TestRefill:
 
     def test_consumption_and_parameters_stay(self) -> None:
         limits = LimitSet.of([Limit.custom("x", 10, 7, 3)])
-        bucket = take(full_bucket(limits, NOW_MS), {"x": 5000}, 3)
+        bucket = take_tokens(full_bucket(limits, NOW_MS), {"x": 5000}, 3)
         after = refill(bucket, NOW_MS + 1000)
         assert after.cells["x"] == Cell(7333, Rate(10_000, 7000, 3000), 5000, 1000)
         assert after.acquires == 3
@@ -206,7 +206,7 @@ class TestSplit:
             assert real_balance(lower, "x") + real_balance(upper, "x") == real_balance(once, "x")
 
     def test_the_lower_keeps_the_history_and_the_upper_starts_its_own(self) -> None:
-        whole = take(full_bucket(self.LIMITS, NOW_MS), {"rpm": 1001}, 7)
+        whole = take_tokens(full_bucket(self.LIMITS, NOW_MS), {"rpm": 1001}, 7)
         whole = whole._replace(recent=("op",), parent_id="org", cascade=True, expires_at_s=9)
         lower, upper = split(whole)
         assert (lower.shard, lower.shard_count, upper.shard, upper.shard_count) == (0, 2, 1, 2)
@@ -219,7 +219,7 @@ class TestSplit:
             assert (half.refilled_at_ms, half.fingerprint) == (NOW_MS, self.LIMITS.fingerprint)
 
     def test_writes_are_counted_by_item(self) -> None:
-        whole = take(full_bucket(self.LIMITS, NOW_MS, metered=True), {WCU: 999_000}, 1)
+        whole = take_tokens(full_bucket(self.LIMITS, NOW_MS, metered=True), {WCU: 999_000}, 1)
         lower, upper = split(whole)
         assert lower.cells[WCU].tokens_milli == 1000
         assert upper.cells[WCU] == WCU_CELL
@@ -237,7 +237,7 @@ class TestMetered:
         assert WCU not in full_bucket(self.OLD, NOW_MS).cells
 
     def test_it_goes_on_counting_under_other_limits(self) -> None:
-        bucket = take(full_bucket(self.OLD, NOW_MS, metered=True), {WCU: 5000}, 1)
+        bucket = take_tokens(full_bucket(self.OLD, NOW_MS, metered=True), {WCU: 5000}, 1)
         after = at(bucket, self.NEW, NOW_MS, metered=True)
         assert after.cells[WCU].tokens_milli == WCU_CELL.tokens_milli - 5000
         assert after.cells["rpm"].capacity_milli == 20_000
@@ -301,7 +301,7 @@ class TestStamp:
         assert at(dormant, self.NEW, later_ms).cells.get("x") == (None if is_full else expected)
 
     def test_a_limit_that_comes_into_force_when_it_is_full_goes_on_counting(self) -> None:
-        dormant = stamp(take(full_bucket(self.OLD, NOW_MS), {"rpm": 3000}, 1), self.NEW)
+        dormant = stamp(take_tokens(full_bucket(self.OLD, NOW_MS), {"rpm": 3000}, 1), self.NEW)
         after = at(dormant, self.OLD, NOW_MS + 3_600_000)
         assert after.cells["rpm"].consumed_milli == 3000
 
@@ -314,7 +314,7 @@ class TestStamp:
 
     def test_consumption_goes_on_counting(self) -> None:
         new = LimitSet.of([Limit.per_minute("rpm", 20)])
-        after = stamp(take(full_bucket(self.OLD, NOW_MS), {"rpm": 3000}, 1), new)
+        after = stamp(take_tokens(full_bucket(self.OLD, NOW_MS), {"rpm": 3000}, 1), new)
         assert after.cells["rpm"].consumed_milli == 3000
 
     def test_time_stays(self) -> None:
@@ -373,7 +373,7 @@ class TestTakeAndCredit:
 
     def test_take_moves_tokens_to_consumption(self) -> None:
         before = full_bucket(self.LIMITS, NOW_MS)
-        after = take(before, {"rps": 12_000}, 2)
+        after = take_tokens(before, {"rps": 12_000}, 2)
         cell = after.cells["rps"]
         assert (cell.tokens_milli, cell.consumed_milli, after.acquires) == (-2000, 12_000, 2)
         assert after.cells["tps"] is before.cells["tps"]
@@ -410,7 +410,7 @@ class TestTakeAndCredit:
 
 def test_users_see_one_state_for_each_limit_of_theirs() -> None:
     limits = LimitSet.of([Limit.per_minute("rpm", 60)])
-    bucket = take(full_bucket(limits, NOW_MS), {"rpm": 1500}, 1)
+    bucket = take_tokens(full_bucket(limits, NOW_MS), {"rpm": 1500}, 1)
     bucket = bucket._replace(cells={**bucket.cells, WCU: Cell(1, Rate(1, 1, 1))})
     address = BucketAddress("ns", "key", "gpt-4")
     assert bucket_states(address, bucket) == [

@@ -7,7 +7,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.core.strategies import limit_sets, quick, untimed
-from zae_limiter.core.bucket import Bucket, full_bucket, refill, take, time_to_gain_ms
+from zae_limiter.core.bucket import Bucket, full_bucket, refill, take_tokens, time_to_gain_ms
 from zae_limiter.core.judge import NEVER, judge, judge_shards, statuses
 from zae_limiter.core.limit import Limit, LimitSet
 from zae_limiter.core.models import LimitStatus
@@ -119,7 +119,7 @@ def test_shards_are_waited_for_to_the_millisecond_and_asked_nothing_do_not_block
 
 
 def test_the_allowance_of_writes_is_nothing_to_wait_for() -> None:
-    bucket = take(full_bucket(LIMITS, NOW_MS, metered=True), {WCU: 1_000_000}, 1)
+    bucket = take_tokens(full_bucket(LIMITS, NOW_MS, metered=True), {WCU: 1_000_000}, 1)
     takes_milli = {"rpm": 1000, WCU: 1000}
     assert judge(bucket, takes_milli).waits_ms == {"rpm": 0}
     assert judge_shards([bucket, bucket], takes_milli).waits_ms == {"rpm": 0}

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.core.kinds import GAINED, STORED, UNSEEN, kind_of
 from tests.core.strategies import limit_sets, quick, untimed
 from zae_limiter.core.apply import apply
-from zae_limiter.core.bucket import Bucket, Cell, at, full_bucket, refill, take
+from zae_limiter.core.bucket import Bucket, Cell, at, full_bucket, refill, take_tokens
 from zae_limiter.core.limit import Limit, LimitSet
 from zae_limiter.core.planner import (
     Crowded,
@@ -27,8 +27,8 @@ NOW_MS = 1_000_000
 LIMITS = LimitSet.of([Limit.per_minute("rpm", 60), Limit.per_minute("tpm", 6000)])
 OTHER = LimitSet.of([Limit.per_minute("rpm", 30), Limit.per_minute("tpm", 6000)])
 FULL = full_bucket(LIMITS, NOW_MS)
-USED = take(FULL, {"rpm": 10_000}, 10)
-EMPTY = take(FULL, {"rpm": 60_000}, 60)
+USED = take_tokens(FULL, {"rpm": 10_000}, 10)
+EMPTY = take_tokens(FULL, {"rpm": 60_000}, 60)
 EXPIRED = USED._replace(expires_at_s=NOW_MS // 1000)
 LASTING = EMPTY._replace(expires_at_s=NOW_MS // 1000 + 61)
 PASSING = EMPTY._replace(expires_at_s=NOW_MS // 1000 + 60)
@@ -52,7 +52,7 @@ def wants(limits: LimitSet = LIMITS, ttl_seconds: int | None = None, **takes_mil
         (USED, wants(rpm=1000), 10_000, "Fill"),
         (USED, wants(rpm=1000), -5000, STORED),
         (USED, wants(rpm=60_001), 10_000, "Short"),
-        (take(FULL, {"rpm": 1}, 1), wants(rpm=1000), 0, STORED),
+        (take_tokens(FULL, {"rpm": 1}, 1), wants(rpm=1000), 0, STORED),
         (FULL, wants(rpm=1000), 0, "Fill"),
         (FULL, wants(rpm=60_000), 0, "Fill"),
         (FULL, wants(rpm=0), 0, STORED),
@@ -121,11 +121,11 @@ def test_a_full_bucket_may_have_been_used_by_others_a_while_ago() -> None:
     now_ms = NOW_MS + 60_000
     mine = plan_first(wants(ttl_seconds=420, rpm=1000), USED, "op", now_ms)
     assert isinstance(mine, Fill)
-    theirs = take(refill(USED, now_ms - 20_000), {"rpm": 20_000, "tpm": 5}, 3)
+    theirs = take_tokens(refill(USED, now_ms - 20_000), {"rpm": 20_000, "tpm": 5}, 3)
     assert isinstance(apply(mine, theirs), Granted)
     for too_late in (
-        take(refill(USED, now_ms - 19_999), {"rpm": 1}, 1),
-        take(refill(USED, now_ms - 20_000), {"rpm": 20_001}, 1),
+        take_tokens(refill(USED, now_ms - 19_999), {"rpm": 1}, 1),
+        take_tokens(refill(USED, now_ms - 20_000), {"rpm": 20_001}, 1),
         theirs._replace(shard_count=2),
         theirs._replace(fingerprint="other"),
         theirs._replace(dormant=frozenset({"tpm"})),
@@ -193,7 +193,7 @@ def test_a_refill_goes_from_the_image_to_what_is_left_after_taking() -> None:
 
 @pytest.mark.parametrize("used_milli", [0, 10_000, 60_000])
 def test_an_item_that_lost_count_of_its_own_writes_begins_anew(used_milli: int) -> None:
-    uncounted = take(FULL, {"rpm": used_milli}, 1)
+    uncounted = take_tokens(FULL, {"rpm": used_milli}, 1)
     intent = wants(tpm=1000, wcu=1250)._replace(metered=True)
     planned = plan(intent, uncounted, "op", NOW_MS + 1)
     assert isinstance(planned, Refill)
@@ -237,7 +237,9 @@ def test_a_bucket_never_expires_before_its_time(now_ms: int) -> None:
 class TestMetered:
     """A bucket that counts its own writes, because its store limits them."""
 
-    BUSY = take(full_bucket(LIMITS, NOW_MS, metered=True), {"rpm": 10_000, WCU: 1_000_000}, 9)
+    BUSY = take_tokens(
+        full_bucket(LIMITS, NOW_MS, metered=True), {"rpm": 10_000, WCU: 1_000_000}, 9
+    )
 
     @pytest.mark.parametrize(
         ("later_ms", "rpm", "expected"),
@@ -258,7 +260,7 @@ class TestMetered:
 
     def test_the_allowance_of_writes_needs_no_roof(self) -> None:
         intent = wants(rpm=1000, wcu=1000)._replace(metered=True)
-        image = take(full_bucket(LIMITS, NOW_MS, metered=True), {"rpm": 10_000}, 1)
+        image = take_tokens(full_bucket(LIMITS, NOW_MS, metered=True), {"rpm": 10_000}, 1)
         write = plan(intent, image, "op", NOW_MS + 2000)
         assert isinstance(write, Take)
         assert kind_of(write) == STORED
@@ -289,7 +291,7 @@ def test_a_bucket_that_was_split_never_expires() -> None:
 def test_what_is_planned_on_an_image_is_granted_on_that_image(
     taken_milli: int, wanted_milli: int, later_ms: int, restamp: bool
 ) -> None:
-    image = take(FULL, {"rpm": taken_milli}, 1)
+    image = take_tokens(FULL, {"rpm": taken_milli}, 1)
     intent = wants(OTHER if restamp else LIMITS, rpm=wanted_milli)
     planned = plan(intent, image, "op", NOW_MS + later_ms)
     if isinstance(planned, Short):
@@ -338,13 +340,14 @@ def test_taking_without_a_refill_is_exactly_refilling_and_taking(
         return
     assert isinstance(outcome, Granted)
     assert (
-        refill(outcome.bucket, now_ms).cells == take(refill(bucket, now_ms), takes_milli, 1).cells
+        refill(outcome.bucket, now_ms).cells
+        == take_tokens(refill(bucket, now_ms), takes_milli, 1).cells
     )
 
 
 def test_an_item_lives_on_until_its_debt_is_paid() -> None:
     expires_at_s = NOW_MS // 1000 + 100
-    indebted = take(FULL, {"rpm": 120_500}, 1)._replace(expires_at_s=expires_at_s)
+    indebted = take_tokens(FULL, {"rpm": 120_500}, 1)._replace(expires_at_s=expires_at_s)
     longer = plan_outlasting(indebted, "op", NOW_MS)
     assert longer is not None
     assert longer.after == indebted._replace(expires_at_s=NOW_MS // 1000 + 121)

@@ -9,10 +9,10 @@ from zae_limiter.core.shards import (
     MAX_SHARDS,
     free_count,
     halve,
-    is_whole,
     owner,
     share,
     sibling,
+    sums_to_one,
 )
 
 COUNTS = [1, 2, 4, 8, 16, 32]
@@ -86,7 +86,7 @@ def test_every_shard_is_part_of_one_item_and_splits_lead_there(
         counts[sibling(source, counts[source])] = 2 * counts[source]
         counts[source] *= 2
     assert owner(shard, counts) == shard
-    assert is_whole(counts.values())
+    assert sums_to_one(counts.values())
 
 
 @quick
@@ -100,7 +100,7 @@ def test_what_is_put_in_the_place_of_missing_items_makes_the_bucket_whole_again(
     for shard in range(MAX_SHARDS):
         if owner(shard, counts) is None:
             counts[shard] = free_count(shard, counts)
-    assert is_whole(counts.values())
+    assert sums_to_one(counts.values())
 
 
 def test_the_place_of_one_missing_item_is_filled_by_its_like() -> None:
@@ -142,4 +142,4 @@ def test_what_cannot_be_split_has_no_sibling(shard: int, shard_count: int) -> No
 def test_items_are_all_of_a_bucket_when_their_parts_sum_to_one(
     shard_counts: list[int], whole: bool
 ) -> None:
-    assert is_whole(shard_counts) is whole
+    assert sums_to_one(shard_counts) is whole

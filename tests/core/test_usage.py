@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.strategies import quick
-from zae_limiter.core.bucket import Bucket, full_bucket, stamp, take
+from zae_limiter.core.bucket import Bucket, full_bucket, stamp, take_tokens
 from zae_limiter.core.limit import Limit, LimitSet
 from zae_limiter.core.models import UsageSnapshot, UsageSummary
 from zae_limiter.core.usage import UsageCounts, UsageHour, consumption, snapshots, summarize
@@ -19,7 +19,7 @@ FULL = full_bucket(LIMITS, 0)
 
 
 class TestConsumption:
-    USED = take(FULL, {"rpm": 2000, "tpm": 500_000}, 2)
+    USED = take_tokens(FULL, {"rpm": 2000, "tpm": 500_000}, 2)
 
     @pytest.mark.parametrize(
         ("before", "after", "expected"),
@@ -27,7 +27,7 @@ class TestConsumption:
             (None, FULL, UsageCounts({}, 0)),
             (None, USED, UsageCounts({"rpm": 2000, "tpm": 500_000}, 2)),
             (FULL, USED, UsageCounts({"rpm": 2000, "tpm": 500_000}, 2)),
-            (USED, take(USED, {"tpm": 1}, 0), UsageCounts({"tpm": 1}, 0)),
+            (USED, take_tokens(USED, {"tpm": 1}, 0), UsageCounts({"tpm": 1}, 0)),
             (USED, USED, UsageCounts({}, 0)),
             (USED, FULL, UsageCounts({"rpm": -2000, "tpm": -500_000}, -2)),
         ],
@@ -43,12 +43,12 @@ class TestConsumption:
 
     def test_the_limiters_own_writes_are_no_usage(self) -> None:
         metered = full_bucket(LIMITS, 0, metered=True)
-        assert not consumption(metered, take(metered, {WCU: 1000}, 0))
-        assert not consumption(None, take(metered, {WCU: 1000}, 0))
+        assert not consumption(metered, take_tokens(metered, {WCU: 1000}, 0))
+        assert not consumption(None, take_tokens(metered, {WCU: 1000}, 0))
 
     def test_a_limit_that_is_new_counts_from_zero_and_one_that_went_not_at_all(self) -> None:
         other = LimitSet.of([Limit.per_minute("rpm", 60), Limit.per_day("rpd", 9)])
-        after = take(stamp(self.USED, other), {"rpd": 1000}, 1)
+        after = take_tokens(stamp(self.USED, other), {"rpd": 1000}, 1)
         assert consumption(self.USED, after) == UsageCounts({"rpd": 1000}, 1)
 
 

@@ -6,7 +6,14 @@ import pytest
 
 from tests.core.kinds import kind_of
 from zae_limiter.core.apply import apply
-from zae_limiter.core.bucket import REMEMBERED_OPERATIONS, Bucket, Cell, full_bucket, split, take
+from zae_limiter.core.bucket import (
+    REMEMBERED_OPERATIONS,
+    Bucket,
+    Cell,
+    full_bucket,
+    split,
+    take_tokens,
+)
 from zae_limiter.core.limit import Limit, LimitSet
 from zae_limiter.core.planner import Intent, plan, plan_restamp
 from zae_limiter.core.writes import (
@@ -30,7 +37,7 @@ OTHER = LimitSet.of([TPS, Limit.per_second("new", 10)])
 
 FULL = full_bucket(LIMITS, NOW_MS)
 # 4 rps and 20 tps are left, and a part of a millitoken of tps.
-BUCKET = take(FULL, {"rps": 6000, "tps": 80_000}, 1)._replace(recent=("earlier",))
+BUCKET = take_tokens(FULL, {"rps": 6000, "tps": 80_000}, 1)._replace(recent=("earlier",))
 
 
 def wants(limits: LimitSet = LIMITS, **takes_milli: int) -> Intent:
@@ -240,18 +247,18 @@ class TestRefill:
 
     def test_adds_its_change_to_what_others_took_meanwhile(self) -> None:
         write = refill(NOW_MS + 2000, rps=5000)
-        raced = take(BUCKET, {"rps": 1000, "tps": 20_000}, 1)
+        raced = take_tokens(BUCKET, {"rps": 1000, "tps": 20_000}, 1)
         after = granted(apply(write, raced))
         assert tokens(after) == {"rps": 0, "tps": 4666}
         assert consumed(after) == {"rps": 12_000, "tps": 100_000}
         assert after.acquires == 3
 
     def test_floor_refuses_what_would_overdraw_a_charged_limit(self) -> None:
-        raced = take(BUCKET, {"rps": 1001}, 1)
+        raced = take_tokens(BUCKET, {"rps": 1001}, 1)
         assert apply(refill(NOW_MS + 2000, rps=5000), raced) == Refused(raced)
 
     def test_floor_does_not_ask_of_limits_that_only_gain(self) -> None:
-        raced = take(BUCKET, {"tps": 90_000}, 0)
+        raced = take_tokens(BUCKET, {"tps": 90_000}, 0)
         after = granted(apply(refill(NOW_MS + 2000, rps=5000), raced))
         assert tokens(after)["tps"] == 20_000 - 90_000 + 4666
 
@@ -260,7 +267,7 @@ class TestRefill:
         self, taken_milli: int
     ) -> None:
         write = plan_restamp(wants(LOWER), FULL, "op", NOW_MS)
-        raced = take(FULL, {"rps": taken_milli}, 1)
+        raced = take_tokens(FULL, {"rps": taken_milli}, 1)
         assert apply(write, raced) == Refused(raced)
         assert tokens(granted(apply(write, FULL)))["rps"] == 5000
 
@@ -268,7 +275,7 @@ class TestRefill:
         """Of 10 rps that 4 were to grow to, with 2 too many, only 1 would be too many now."""
         write = refill(NOW_MS + 8000, rps=5000)
         assert tokens(granted(apply(write, BUCKET)))["rps"] == 5000
-        raced = take(BUCKET, {"rps": 1000}, 1)
+        raced = take_tokens(BUCKET, {"rps": 1000}, 1)
         assert apply(write, raced) == Refused(raced)
 
     def test_roof_refuses_when_tokens_came_back_meanwhile(self) -> None:
@@ -295,7 +302,7 @@ class TestRefill:
 
     def test_puts_other_limits_in_force(self) -> None:
         write = plan_restamp(wants(OTHER), BUCKET, "op", NOW_MS)
-        after = granted(apply(write, take(BUCKET, {"tps": 5000}, 1)))
+        after = granted(apply(write, take_tokens(BUCKET, {"tps": 5000}, 1)))
         assert after.fingerprint == OTHER.fingerprint
         assert tokens(after) == {"tps": 15_000, "new": 10_000, "rps": 4000}
         assert consumed(after) == {"tps": 85_000, "new": 0, "rps": 6000}
@@ -319,7 +326,7 @@ class TestRefill:
 
     def test_is_refused_when_other_limits_came_out_of_force(self) -> None:
         dormant = granted(apply(plan_restamp(wants(OTHER), BUCKET, "a", NOW_MS), BUCKET))
-        taken = take(dormant, {"new": 1}, 1)
+        taken = take_tokens(dormant, {"new": 1}, 1)
         back = granted(apply(plan_restamp(wants(LIMITS), taken, "b", NOW_MS), taken))
         assert back.fingerprint == BUCKET.fingerprint
         assert back.dormant == {"new"}
@@ -335,18 +342,18 @@ class TestRefill:
 
     def test_a_split_hands_on_half_of_what_is_there(self) -> None:
         write = Refill("op", NOW_MS, BUCKET, split(BUCKET)[0])
-        after = granted(apply(write, take(BUCKET, {"rps": 2000}, 1)))
+        after = granted(apply(write, take_tokens(BUCKET, {"rps": 2000}, 1)))
         assert (tokens(after), after.shard_count) == ({"rps": 0, "tps": 10_000}, 2)
 
     def test_a_split_is_refused_when_half_of_what_was_there_is_there_no_more(self) -> None:
         write = Refill("op", NOW_MS, BUCKET, split(BUCKET)[0])
-        raced = take(BUCKET, {"rps": 2001}, 1)
+        raced = take_tokens(BUCKET, {"rps": 2001}, 1)
         assert apply(write, raced) == Refused(raced)
 
     def test_debt_can_be_split(self) -> None:
         indebted = with_tokens(BUCKET, "rps", -3000)
         write = Refill("op", NOW_MS, indebted, split(indebted)[0])
-        after = granted(apply(write, take(indebted, {"rps": 500}, 0)))
+        after = granted(apply(write, take_tokens(indebted, {"rps": 500}, 0)))
         assert tokens(after)["rps"] == -2000
 
     def test_keeps_the_place_of_a_shard(self) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from tests.servers.tables import OwnTable
 from zae_limiter import SyncRepository
-from zae_limiter.backends.dynamodb.bucket_codec import address_of, decode_bucket
+from zae_limiter.backends.dynamodb.bucket_codec import address_of, decode_bucket_item
 from zae_limiter.core.bucket import Bucket, BucketAddress
 from zae_limiter.core.limit import MILLI
 from zae_limiter.core.validation import WCU
@@ -134,7 +134,7 @@ class Crowd:
         """The bucket as it is stored."""
         stored = [item for item in self.table.items() if "rf" in item]
         addressed = [(address_of(item["PK"]["S"]), item) for item in stored]
-        return {address: decode_bucket(address, item) for address, item in addressed}
+        return {address: decode_bucket_item(address, item) for address, item in addressed}
 
     def consumed(self) -> dict[str, float]:
         """What the items together say was charged, in tokens. Parts of one are left where a

@@ -14,7 +14,7 @@ from tests.servers.processes import Server
 from zae_limiter import Limit, RateLimiter, RateLimitExceeded, Repository
 from zae_limiter.core.audit import AuditEvent
 from zae_limiter.core.bucket import Bucket, BucketAddress
-from zae_limiter.core.shards import is_whole
+from zae_limiter.core.shards import sums_to_one
 from zae_limiter.core.writes import Adjust, Granted, Take
 from zae_limiter.flows.shards.items import read_all, split_shard
 
@@ -407,7 +407,7 @@ async def test_a_bucket_they_have_split_is_one_bucket(
         admitted += 1
     assert admitted == left <= 100
     found = await items(ours, name, "gpt-4")
-    assert is_whole(item.shard_count for item in found.values())
+    assert sums_to_one(item.shard_count for item in found.values())
     assert not peer.take(name, "gpt-4", rpm=1)
 
 

@@ -12,7 +12,7 @@ from zae_limiter.backends.dynamodb.bucket_writes import Change, change
 from zae_limiter.backends.dynamodb.expressions import IS_NEW, Field, Term, Update, request_fields
 from zae_limiter.backends.dynamodb.wire.protocol import request_body
 from zae_limiter.backends.dynamodb.wire.values import to_attribute
-from zae_limiter.core.bucket import MAX_DORMANT, BucketAddress, full_bucket, take
+from zae_limiter.core.bucket import MAX_DORMANT, BucketAddress, full_bucket, take_tokens
 from zae_limiter.core.limit import MAX_LIMITS, Limit, LimitSet
 from zae_limiter.core.planner import Intent, plan, plan_first, plan_restamp
 from zae_limiter.core.validation import WCU
@@ -116,7 +116,7 @@ def _writes_of_many_limits() -> dict[str, Change]:
     they may be."""
     one, other = _longest_names("a"), _longest_names("b")
     full = full_bucket(one, 0, metered=True)
-    used = take(full, _intent(one).takes_milli, 1)
+    used = take_tokens(full, _intent(one).takes_milli, 1)
     dormant = plan_restamp(_intent(other), used, "op", 7).after
     assert len(dormant.cells) == MAX_LIMITS + MAX_DORMANT + 1
     deltas_milli = dict.fromkeys(dormant.cells, -1)

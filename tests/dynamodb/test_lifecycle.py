@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from tests.servers.processes import Server
-from zae_limiter.backends.dynamodb.lifecycle import create_table, delete_table, describe_table
+from zae_limiter.backends.dynamodb.lifecycle import (
+    create_dynamo_table,
+    delete_dynamo_table,
+    describe_dynamo_table,
+)
 from zae_limiter.backends.dynamodb.store import DynamoStore
 
 from .support import Runner, new_name, open_store
@@ -24,7 +28,7 @@ def projections(described: dict[str, Any]) -> dict[str, tuple[str, list[str]]]:
 
 
 def test_no_index_holds_a_balance(store: DynamoStore, driver: Runner) -> None:
-    described = driver.run(describe_table(store.table))
+    described = driver.run(describe_dynamo_table(store.table))
     assert projections(described) == {
         "GSI1": ("INCLUDE", CHILD),
         "GSI2": ("KEYS_ONLY", []),
@@ -36,7 +40,7 @@ def test_no_index_holds_a_balance(store: DynamoStore, driver: Runner) -> None:
 
 
 def test_a_table_is_made_once_and_expires_items(store: DynamoStore, driver: Runner) -> None:
-    driver.run(create_table(store.table))
+    driver.run(create_dynamo_table(store.table))
     request = {"TableName": store.table.name}
     found = driver.run(store.table.client.call("DescribeTimeToLive", request))
     assert found["TimeToLiveDescription"]["AttributeName"] == "ttl"
@@ -58,7 +62,7 @@ def test_many_may_make_the_same_table_at_once(driver: Runner, dynamodb: Server) 
 
 def test_a_table_is_deleted_once(store: DynamoStore, driver: Runner) -> None:
     for _ in range(2):
-        driver.run(delete_table(store.table))
-        assert driver.run(describe_table(store.table)) is None
+        driver.run(delete_dynamo_table(store.table))
+        assert driver.run(describe_dynamo_table(store.table)) is None
     driver.run(store.create_table())
     driver.run(store.ping())

@@ -6,7 +6,7 @@ import pytest
 
 from tests.servers.chaos import ChaosProxy, closed_door, service_error
 from tests.servers.processes import Server
-from zae_limiter.backends.dynamodb.lifecycle import describe_table
+from zae_limiter.backends.dynamodb.lifecycle import describe_dynamo_table
 from zae_limiter.backends.dynamodb.opening import Creation, find_site
 from zae_limiter.backends.dynamodb.store import DynamoStore
 from zae_limiter.backends.dynamodb.table import Table
@@ -36,7 +36,7 @@ def exists(driver: Runner, server: Server, name: str) -> bool:
     client = open_client(
         driver.io, blocking=driver.blocking, region=server.region, endpoint_url=server.url
     )
-    described = driver.run(describe_table(Table(client, name)))
+    described = driver.run(describe_dynamo_table(Table(client, name)))
     driver.run(client.close())
     return described is not None
 

@@ -9,7 +9,7 @@ import pytest
 
 from zae_limiter import Limit, SyncRateLimiter
 from zae_limiter.core.limit import MILLI
-from zae_limiter.core.shards import MAX_SHARDS, is_whole
+from zae_limiter.core.shards import MAX_SHARDS, sums_to_one
 from zae_limiter.flows.shards.items import read_all, split_shard
 from zae_limiter.runtime.blocking import run
 from zae_limiter.testing import assert_window_theorem
@@ -38,7 +38,7 @@ def check_history(account: Account, crowd: Crowd, limits: list[Limit] = LIMITS) 
     """The window theorem, for the highest limits that were ever in force."""
     events = [event for event in account.events if event.admitted or event.amount_milli < 0]
     assert_window_theorem({ENTITY: events}, limits, skew_ms=account.longest_ms)
-    assert is_whole(bucket.shard_count for bucket in crowd.items().values())
+    assert sums_to_one(bucket.shard_count for bucket in crowd.items().values())
     for limit in limits:
         assert crowd.held_milli(limit.name) <= limit.capacity * MILLI
         # From first to last all that happened is inside, so that no doubt has to be allowed for.

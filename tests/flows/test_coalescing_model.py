@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from tests.drivers import Driver
 from tests.flows.crowd import Crowd, crowd, take, wait_of
 from zae_limiter import Limit, RateLimitExceeded
-from zae_limiter.core.bucket import Bucket, at, covers, full_bucket
-from zae_limiter.core.bucket import take as taken_from
+from zae_limiter.core.bucket import Bucket, at, covers, full_bucket, take_tokens
 from zae_limiter.core.judge import judge
 from zae_limiter.core.limit import LimitSet
 from zae_limiter.testing.clock import START_MS
@@ -32,7 +31,7 @@ def one_by_one(bucket: Bucket, asked: list[Amounts]) -> tuple[list[float], Bucke
     takes = [{name: amount * 1000 for name, amount in each.items()} for each in asked]
     for number, takes_milli in enumerate(takes):
         if covers(bucket, takes_milli):
-            bucket = taken_from(bucket, takes_milli, 1)
+            bucket = take_tokens(bucket, takes_milli, 1)
             waits[number] = 0
         elif number == 0:
             waits[number] = judge(bucket, takes_milli).wait_ms / 1000

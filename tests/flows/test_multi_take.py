@@ -9,11 +9,10 @@ from itertools import count
 import pytest
 
 from zae_limiter import RateLimiterUnavailable, RateLimitExceeded
-from zae_limiter.core.bucket import Bucket, BucketAddress, refill
-from zae_limiter.core.bucket import take as taken_from
+from zae_limiter.core.bucket import Bucket, BucketAddress, refill, take_tokens
 from zae_limiter.core.exceptions import StorageUnavailable
 from zae_limiter.core.limit import MILLI
-from zae_limiter.core.shards import MAX_SHARDS, is_whole
+from zae_limiter.core.shards import MAX_SHARDS, sums_to_one
 from zae_limiter.core.writes import Granted, Outcome, Write
 from zae_limiter.flows.acquire.send import Addressed
 from zae_limiter.flows.shards.items import read_all
@@ -26,7 +25,7 @@ Act = Callable[[Bucket, int], Bucket]
 
 def nibble(name: str, amount: int) -> Act:
     """Take a little without a refill."""
-    return lambda bucket, now_ms: taken_from(bucket, {name: amount * MILLI}, 1)
+    return lambda bucket, now_ms: take_tokens(bucket, {name: amount * MILLI}, 1)
 
 
 def refilled(bucket: Bucket, now_ms: int) -> Bucket:
@@ -126,7 +125,7 @@ def test_tokens_of_some_items_are_given_back_if_the_rest_is_short(bench: Bench) 
             return bucket
         amount_milli = bucket.cells["tpm"].tokens_milli
         taken_by_others.append(amount_milli)
-        return taken_from(bucket, {"tpm": amount_milli}, 1)
+        return take_tokens(bucket, {"tpm": amount_milli}, 1)
 
     rivals = Rivals(bench, grab)
     rivals.is_store_busy = True
@@ -192,7 +191,7 @@ def test_an_item_that_was_deleted_comes_back_when_it_is_needed(bench: Bench, sha
     del bench.items[bench.home._replace(shard=shard)]
     assert take(bench.limiter, rpm=1)
     assert take(bench.limiter, tpm=TPM.capacity * 95 // 100)
-    assert is_whole(bucket.shard_count for bucket in bench.shards())
+    assert sums_to_one(bucket.shard_count for bucket in bench.shards())
 
 
 def test_an_item_too_busy_to_be_split_is_charged_itself() -> None:

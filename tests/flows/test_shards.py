@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from zae_limiter import Limit, RateLimitExceeded, SyncRateLimiter
 from zae_limiter.core.bucket import BucketAddress
-from zae_limiter.core.shards import MAX_SHARDS, is_whole
+from zae_limiter.core.shards import MAX_SHARDS, sums_to_one
 from zae_limiter.core.writes import Outcome, Write
 from zae_limiter.flows.acquire.charge import ONE_WRITE_MILLI
 from zae_limiter.flows.shards.items import make_shard, read_all, split_shard
@@ -29,7 +29,7 @@ def test_an_item_that_is_written_too_often_is_split(bench: Bench) -> None:
     for _ in range(1001):
         assert take(bench.limiter, rpm=1)
     assert len(bench.shards()) > 1
-    assert is_whole(bucket.shard_count for bucket in bench.shards())
+    assert sums_to_one(bucket.shard_count for bucket in bench.shards())
     assert bench.total("rpm") == (RPM.capacity - 1001) * 1000
 
 
@@ -176,7 +176,7 @@ def test_a_client_that_draws_a_missing_shard_creates_it(bench: Bench) -> None:
     made = run(make_shard(scope, bench.home._replace(shard=5)))
     assert made is not None
     assert sorted(bucket.shard for bucket in bench.shards()) == [0, 1, 3, 5]
-    assert is_whole(bucket.shard_count for bucket in bench.shards())
+    assert sums_to_one(bucket.shard_count for bucket in bench.shards())
     assert bench.total("rpm") == (RPM.capacity - 1) * 1000
 
 
@@ -186,7 +186,7 @@ def test_a_shard_that_was_deleted_comes_back_full_and_no_more(bench: Bench) -> N
     gone = bench.home._replace(shard=2)
     del bench.store.buckets._tables.buckets[gone]
     run(make_shard(bench.repository.scope, gone))
-    assert is_whole(bucket.shard_count for bucket in bench.shards())
+    assert sums_to_one(bucket.shard_count for bucket in bench.shards())
     assert bench.total("rpm") <= RPM.capacity * 1000
 
 
@@ -259,7 +259,7 @@ def test_no_history_of_takes_and_splits_breaks_the_window_theorem(
                 run(split_shard(scope, address, items[address]))
         elif what in ("take", "fail", "release"):
             _act(bench, clients[who], amount, what, history)
-        assert not bench.shards() or is_whole(b.shard_count for b in bench.shards())
+        assert not bench.shards() or sums_to_one(b.shard_count for b in bench.shards())
     excess = window_excess(
         history, capacity_milli=53_000, refill_amount_milli=7000, refill_period_ms=3000
     )

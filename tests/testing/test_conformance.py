@@ -12,7 +12,7 @@ import pytest
 from zae_limiter.backends.memory import MemoryStore
 from zae_limiter.backends.sqlite import SqliteStore
 from zae_limiter.core.apply import apply
-from zae_limiter.core.bucket import Bucket, take
+from zae_limiter.core.bucket import Bucket, take_tokens
 from zae_limiter.core.exceptions import ValidationError
 from zae_limiter.core.writes import (
     Adjust,
@@ -80,7 +80,7 @@ def any_limits(write: Write, bucket: Bucket | None) -> Outcome:
 
 def overdraft(write: Write, bucket: Bucket | None) -> Outcome:
     if takes_what_is_stored(write) and bucket is not None:
-        return Granted(take(bucket, {n: a for n, a in write.takes_milli.items() if a}, 1))
+        return Granted(take_tokens(bucket, {n: a for n, a in write.takes_milli.items() if a}, 1))
     return apply(write, bucket)
 
 

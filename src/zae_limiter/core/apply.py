@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from .bucket import REMEMBERED_OPERATIONS, Bucket, Cell, credit, evolve, take
+from .bucket import REMEMBERED_OPERATIONS, Bucket, Cell, credit, evolve, take_tokens
 from .writes import (
     ABSENT,
     Adjust,
@@ -75,7 +75,7 @@ def _is_within(write: Take, bucket: Bucket) -> bool:
 
 
 def _taken(write: Take, bucket: Bucket) -> Granted:
-    return Granted(take(bucket, write.takes_milli, write.acquires, _recent(write, bucket)))
+    return Granted(take_tokens(bucket, write.takes_milli, write.acquires, _recent(write, bucket)))
 
 
 def _recent(write: Write, bucket: Bucket) -> tuple[str, ...]:
@@ -160,6 +160,6 @@ def _filled(write: Fill, bucket: Bucket) -> Bucket:
 def _adjusted(write: Adjust, bucket: Bucket) -> Bucket:
     known = {name: d for name, d in write.deltas_milli.items() if name in bucket.cells}
     charges = {name: delta for name, delta in known.items() if delta > 0}
-    charged = take(bucket, charges, write.acquires)
+    charged = take_tokens(bucket, charges, write.acquires)
     credited = {name: credit(charged, name, -delta) for name, delta in known.items() if delta < 0}
     return charged._replace(cells={**charged.cells, **credited})

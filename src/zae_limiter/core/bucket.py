@@ -272,7 +272,7 @@ def covers(bucket: Bucket, takes_milli: Mapping[str, int]) -> bool:
     return True
 
 
-def take(
+def take_tokens(
     bucket: Bucket,
     takes_milli: Mapping[str, int],
     acquires: int,

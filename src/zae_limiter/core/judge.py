@@ -20,7 +20,7 @@ from .validation import WCU
 NEVER = math.inf
 
 
-class Verdict(NamedTuple):
+class Decision(NamedTuple):
     """How long each requested limit makes the request wait, in milliseconds; 0 is now."""
 
     waits_ms: Mapping[str, float]
@@ -36,7 +36,7 @@ class Verdict(NamedTuple):
         return max(self.waits_ms.values(), default=0)
 
 
-def judge(bucket: Bucket, takes_milli: Mapping[str, int]) -> Verdict:
+def judge(bucket: Bucket, takes_milli: Mapping[str, int]) -> Decision:
     """Decide on a bucket that has been brought up to date (`bucket.at`).
 
     A limit of which nothing is asked never blocks, even in debt.
@@ -45,7 +45,7 @@ def judge(bucket: Bucket, takes_milli: Mapping[str, int]) -> Verdict:
     for name, amount_milli in takes_milli.items():
         if amount_milli > 0 and name != WCU:
             waits_ms[name] = _wait_ms(bucket, name, amount_milli)
-    return Verdict(waits_ms)
+    return Decision(waits_ms)
 
 
 def _wait_ms(bucket: Bucket, name: str, amount_milli: int) -> float:
@@ -57,12 +57,12 @@ def _wait_ms(bucket: Bucket, name: str, amount_milli: int) -> float:
     return time_to_gain_ms(bucket, name, amount_milli - cell.tokens_milli)
 
 
-def judge_shards(shards: Sequence[Bucket], takes_milli: Mapping[str, int]) -> Verdict:
+def judge_shards(shards: Sequence[Bucket], takes_milli: Mapping[str, int]) -> Decision:
     """Decide on a bucket that is spread over several items, taken together."""
     if len(shards) == 1:
         return judge(shards[0], takes_milli)
     asked = {name: n for name, n in takes_milli.items() if n > 0 and name != WCU}
-    return Verdict({name: _shards_wait_ms(shards, name, n) for name, n in asked.items()})
+    return Decision({name: _shards_wait_ms(shards, name, n) for name, n in asked.items()})
 
 
 def _shards_wait_ms(shards: Sequence[Bucket], name: str, amount_milli: int) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from .bucket import Bucket, at, carries, covers, evolve, full_bucket, take, time_to_fill_ms
+from .bucket import Bucket, at, carries, covers, evolve, full_bucket, take_tokens, time_to_fill_ms
 from .limit import LimitSet
 from .rates import Rate
 from .shards import MAX_SHARDS
@@ -102,7 +102,7 @@ def plan_create(intent: Intent, operation: str, now_ms: int) -> Create | Short:
     fresh = stamped(intent, full, now_ms)
     if not covers(fresh, intent.takes_milli):
         return Short(fresh)
-    return Create(operation, now_ms, take(fresh, intent.takes_milli, intent.acquires))
+    return Create(operation, now_ms, take_tokens(fresh, intent.takes_milli, intent.acquires))
 
 
 def plan(
@@ -122,7 +122,7 @@ def plan(
         if _gains_by_a_split(current, unmetered.takes_milli):
             return Crowded(current)
         return plan(unmetered, bucket, operation, now_ms)
-    after = take(stamped(intent, current, now_ms), intent.takes_milli, intent.acquires)
+    after = take_tokens(stamped(intent, current, now_ms), intent.takes_milli, intent.acquires)
     return Refill(operation, now_ms, bucket, after)
 
 

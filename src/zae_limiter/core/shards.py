@@ -49,6 +49,6 @@ def free_count(shard: int, counts: Mapping[int, int]) -> int:
     return count
 
 
-def is_whole(shard_counts: Iterable[int]) -> bool:
+def sums_to_one(shard_counts: Iterable[int]) -> bool:
     """Whether items with these counts are all there is of a bucket: their parts sum to one."""
     return sum(MAX_SHARDS // count for count in shard_counts) == MAX_SHARDS

@@ -15,7 +15,7 @@ from types import coroutine
 from typing import Any
 
 # Two seconds before an hour begins, so that every run crosses a usage window.
-START_MS = 1_699_999_198_000
+_START_MS = 1_699_999_198_000
 _MAX_STEPS = 500_000
 _JUMP_CHANCE = 0.1
 
@@ -77,7 +77,7 @@ class Scheduler:
     """A scheduler owns the virtual time and the order in which tasks run."""
 
     def __init__(self, rng: Random, *, jump_ms: int = 0) -> None:
-        self.now_ms = START_MS
+        self.now_ms = _START_MS
         self.current: Task | None = None
         self._rng = rng
         self._jump_ms = jump_ms

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...core.audit import AuditEvent
 from ...local.bounded import Bounded
-from .codec import decode_event, encode_event
+from .codec import decode_event_item, encode_event_item
 from .item_reader import ItemReader
 from .pages import Query, read_pages
 from .schema import calculate_ttl, key, pk_audit, pk_system, sk_audit, sk_config
@@ -35,7 +35,7 @@ class DynamoAudit:
             )
         # The event to start after may itself be among those found.
         items = await read_pages(self._table, query, limit + 1)
-        events = [decode_event(item) for item in items]
+        events = [decode_event_item(item) for item in items]
         return [event for event in events if event.event_id != start_event_id][:limit]
 
 
@@ -50,7 +50,7 @@ class Recorder:
         """Put the event, to be kept as long as the namespace wants."""
         days = await self._retention_days(namespace_id)
         expires_at_s = calculate_ttl(self._table.io.now_ms(), days * _DAY_S)
-        return self._table.putting(encode_event(namespace_id, event, expires_at_s))
+        return self._table.putting(encode_event_item(namespace_id, event, expires_at_s))
 
     async def _retention_days(self, namespace_id: str) -> int:
         """From the system configuration, which is asked at most once a minute."""

@@ -50,7 +50,7 @@ def address_of(pk: str) -> BucketAddress:
     return BucketAddress(*schema.parse_bucket_pk(pk))
 
 
-def encode_bucket(address: BucketAddress, bucket: Bucket) -> Item:
+def encode_bucket_item(address: BucketAddress, bucket: Bucket) -> Item:
     """The whole item."""
     namespace_id, entity_id, resource, shard = address
     values: dict[str, Any] = {
@@ -87,7 +87,7 @@ def dormant_text(bucket: Bucket) -> str | None:
     return ",".join(sorted(bucket.dormant)) or None
 
 
-def decode_bucket(address: BucketAddress, item: Item) -> Bucket:
+def decode_bucket_item(address: BucketAddress, item: Item) -> Bucket:
     """The bucket, or `StoredDataError` with the reason why the item is none."""
     try:
         return _decode(address, item)

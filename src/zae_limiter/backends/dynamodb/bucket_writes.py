@@ -26,7 +26,7 @@ from .bucket_attributes import (
     cell_numbers,
     remember,
 )
-from .bucket_codec import bucket_key_text, dormant_text, encode_bucket
+from .bucket_codec import bucket_key_text, dormant_text, encode_bucket_item
 from .expressions import IS_NEW, PK, Term, Update, request_fields
 
 Change = Take | Fill | Refill | Adjust
@@ -36,7 +36,7 @@ ALL_NEW = ("ReturnValues", "ALL_NEW")
 
 def creation(table_name: str, address: BucketAddress, write: Create) -> dict[str, Any]:
     """The parameters of a `PutItem`. The item that is in the way comes back."""
-    item = encode_bucket(address, write.bucket)
+    item = encode_bucket_item(address, write.bucket)
     item[OPERATIONS[0]] = {"S": write.operation}
     return {"TableName": table_name, "Item": item, **request_fields(IS_NEW), **dict([_ALL_OLD])}
 

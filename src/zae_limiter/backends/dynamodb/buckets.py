@@ -10,7 +10,7 @@ from ...core.exceptions import StorageUnavailable, StoredDataError
 from ...core.writes import ABSENT, Adjust, Create, Granted, Outcome, Refused, Write
 from ..damage import leave_out
 from . import schema
-from .bucket_codec import address_of, bucket_key, decode_bucket
+from .bucket_codec import address_of, bucket_key, decode_bucket_item
 from .bucket_writes import ALL_NEW, Change, change, creation, known_part
 from .item_reader import record_name
 from .pages import Query, read_pages
@@ -55,7 +55,7 @@ class DynamoBuckets:
         except RequestInvalid:
             await self._blame([address])
             raise
-        return Granted(decode_bucket(address, answer["Attributes"]))
+        return Granted(decode_bucket_item(address, answer["Attributes"]))
 
     async def _adjust(self, address: BucketAddress, write: Adjust) -> Outcome:
         """Charging is one call. Giving back stops at the ceiling, which has to be known."""
@@ -114,7 +114,7 @@ class DynamoBuckets:
 
 def _decoded(items: Sequence[Item]) -> dict[BucketAddress, Bucket]:
     addressed = ((_address(item), item) for item in items)
-    return {address: decode_bucket(address, item) for address, item in addressed}
+    return {address: decode_bucket_item(address, item) for address, item in addressed}
 
 
 def _readable(items: Sequence[Item]) -> dict[BucketAddress, Bucket]:
@@ -139,7 +139,7 @@ def _outcome(address: BucketAddress, write: Write, item: Item | None) -> Outcome
     """What a failed condition means: the write is done already, refused, or finds no item."""
     if not item:
         return ABSENT
-    bucket = decode_bucket(address, item)
+    bucket = decode_bucket_item(address, item)
     return Granted(bucket) if write.operation in bucket.recent else Refused(bucket)
 
 

@@ -38,7 +38,7 @@ def indexed(namespace_id: str, pk: str, sk: str) -> dict[str, Any]:
     return {"PK": pk, "SK": sk, "GSI4PK": namespace_id, "GSI4SK": pk}
 
 
-def encode_entity(namespace_id: str, entity: Entity) -> Item:
+def encode_entity_item(namespace_id: str, entity: Entity) -> Item:
     """The record `#META`."""
     values = indexed(namespace_id, pk_entity(namespace_id, entity.id), sk_meta())
     values |= {
@@ -57,7 +57,7 @@ def encode_entity(namespace_id: str, entity: Entity) -> Item:
     return to_item(values)
 
 
-def decode_entity(item: Item) -> Entity:
+def decode_entity_item(item: Item) -> Entity:
     """From `#META`, or from what the index of children has of it."""
     return decode_record(item, _entity)
 
@@ -83,7 +83,7 @@ def entity_version(fields: ItemReader) -> int:
     return 1 if version is None else version
 
 
-def encode_limits(limits: Iterable[Limit]) -> dict[str, int]:
+def encode_limit_attributes(limits: Iterable[Limit]) -> dict[str, int]:
     """The attributes that hold these limits."""
     encoded: dict[str, int] = {}
     for limit in limits:
@@ -93,7 +93,7 @@ def encode_limits(limits: Iterable[Limit]) -> dict[str, int]:
     return encoded
 
 
-def decode_config(item: Item) -> LimiterConfig:
+def decode_config_item(item: Item) -> LimiterConfig:
     """From a record `#CONFIG` of any level."""
     return decode_record(item, _config)
 
@@ -122,7 +122,7 @@ def _limit(fields: ItemReader, name: str) -> Limit:
     return Limit(name, capacity, amount, period_s)
 
 
-def encode_event(namespace_id: str, event: AuditEvent, expires_at_s: int) -> Item:
+def encode_event_item(namespace_id: str, event: AuditEvent, expires_at_s: int) -> Item:
     """An audit record."""
     pk = pk_audit(namespace_id, event.entity_id)
     return to_item(
@@ -140,7 +140,7 @@ def encode_event(namespace_id: str, event: AuditEvent, expires_at_s: int) -> Ite
     )
 
 
-def decode_event(item: Item) -> AuditEvent:
+def decode_event_item(item: Item) -> AuditEvent:
     """From an audit record."""
     return decode_record(item, _event)
 
@@ -157,7 +157,7 @@ def _event(fields: ItemReader) -> AuditEvent:
     )
 
 
-def encode_namespace(record: NamespaceRecord, sk: str) -> Item:
+def encode_namespace_item(record: NamespaceRecord, sk: str) -> Item:
     """A record of the registry: by name or by id, as its sort key says."""
     values = indexed(REGISTRY_ID, pk_system(REGISTRY_ID), sk)
     values |= {
@@ -171,7 +171,7 @@ def encode_namespace(record: NamespaceRecord, sk: str) -> Item:
     return to_item(values)
 
 
-def decode_namespace(item: Item) -> NamespaceRecord:
+def decode_namespace_item(item: Item) -> NamespaceRecord:
     """From either record of the registry."""
     return decode_record(item, _namespace)
 
@@ -186,7 +186,7 @@ def _namespace(fields: ItemReader) -> NamespaceRecord:
     )
 
 
-def decode_snapshot(item: Item) -> UsageSnapshot:
+def decode_snapshot_item(item: Item) -> UsageSnapshot:
     """From a usage record."""
     return decode_record(item, _snapshot)
 

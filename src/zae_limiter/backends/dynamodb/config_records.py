@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ...core.hierarchy import ConfigSlot
 from ...core.models import LimiterConfig
 from ...core.validation import DEFAULT_RESOURCE
-from .codec import encode_limits, indexed
+from .codec import encode_limit_attributes, indexed
 from .expressions import IS_NEW, PK, Field, Term
 from .item_reader import ItemReader, decode_record
 from .schema import (
@@ -37,7 +37,7 @@ _SESSION_PREFIX = "w_"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ConfigKey:
     """Where the configuration of a slot is kept."""
 
     namespace_id: str
@@ -73,7 +73,7 @@ class Place:
         return key(self.pk, sk_deleted(self.sk))
 
     def attributes(self) -> dict[str, str]:
-        """What every record of this place says of itself, besides its key."""
+        """What every record of this config_key says of itself, besides its key."""
         said = {"GSI4PK": self.namespace_id, "GSI4SK": self.pk}
         if self.slot.resource is not None:
             said["resource"] = self.slot.resource
@@ -85,10 +85,10 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
-    """What was found at a place: the record, and what a deleted one has left."""
+class StoredConfig:
+    """What was found at a config_key: the record, and what a deleted one has left."""
 
-    place: Place
+    config_key: ConfigKey
     item: Item | None
     deleted: Item | None
 
@@ -119,17 +119,17 @@ class Stored:
 
     def remains(self) -> Item:
         """What a deletion leaves: the version to count on from."""
-        place = self.place
-        values = indexed(place.namespace_id, place.pk, sk_deleted(place.sk))
+        config_key = self.config_key
+        values = indexed(config_key.namespace_id, config_key.pk, sk_deleted(config_key.sk))
         return to_item({**values, _VERSION: self.version})
 
 
-def setting(stored: Stored, change: LimiterConfig) -> Iterator[Term]:
+def setting(stored: StoredConfig, change: LimiterConfig) -> Iterator[Term]:
     """The update that sets what a change says, and keeps the rest."""
     yield from stored.as_seen
     said = {name: flag for name in _FLAGS if (flag := getattr(change, name)) is not None}
-    limits = encode_limits(change.limits or ())
-    for name, value in {**stored.place.attributes(), **said, **limits}.items():
+    limits = encode_limit_attributes(change.limits or ())
+    for name, value in {**stored.config_key.attributes(), **said, **limits}.items():
         yield Field(name).set(value)
     if change.limits is not None:
         for name in _stale(stored.item or {}, {limit.name for limit in change.limits}):

@@ -11,8 +11,8 @@ from ...core.validation import validate_identifier
 from ...local.bounded import Bounded
 from ...ports.repository_protocol import ConfigPage
 from .audit import Recorder
-from .codec import decode_config, decode_entity
-from .config_records import Place, Stored, setting
+from .codec import decode_config_item, decode_entity_item
+from .config_records import ConfigKey, StoredConfig, setting
 from .contention import race, won
 from .pages import Query, read_page, read_pages
 from .registries import Registries
@@ -41,7 +41,7 @@ class DynamoConfigs:
     async def read(
         self, namespace_id: str, slots: Sequence[ConfigSlot], entity_id: str | None = None
     ) -> ConfigPage:
-        keys = {slot: Place(namespace_id, slot).key for slot in slots}
+        keys = {slot: ConfigKey(namespace_id, slot).key for slot in slots}
         wanted = list(keys.values())
         if entity_id is None:
             return _page(keys, await self._found(wanted), None)
@@ -71,39 +71,39 @@ class DynamoConfigs:
     async def write(
         self, namespace_id: str, slot: ConfigSlot, change: LimiterConfig, event: AuditEvent
     ) -> int:
-        place = Place(namespace_id, slot)
+        config_key = ConfigKey(namespace_id, slot)
         recording = await self._recorder.recording(namespace_id, event)
 
         async def attempt() -> int | None:
-            stored = await self._stored(place)
+            stored = await self._stored(config_key)
             actions = [
-                self._table.updating(place.key, setting(stored, change)),
+                self._table.updating(config_key.key, setting(stored, change)),
                 *self._registering(stored, is_there=True),
                 recording,
             ]
             if stored.item is None:
-                actions.append(self._table.checking(place.deleted_key, stored.deleted_as_seen))
+                actions.append(self._table.checking(config_key.deleted_key, stored.deleted_as_seen))
             return stored.version + 1 if await won(self._table, actions) else None
 
-        return await race(self._table, f"{place.pk} {place.sk}", attempt)
+        return await race(self._table, f"{config_key.pk} {config_key.sk}", attempt)
 
     async def delete(self, namespace_id: str, slot: ConfigSlot, event: AuditEvent) -> bool:
-        place = Place(namespace_id, slot)
+        config_key = ConfigKey(namespace_id, slot)
         recording = await self._recorder.recording(namespace_id, event)
 
         async def attempt() -> bool | None:
-            stored = await self._stored(place)
+            stored = await self._stored(config_key)
             if not stored.says:
                 return False
             actions = [
-                self._table.deleting(place.key, stored.as_seen),
+                self._table.deleting(config_key.key, stored.as_seen),
                 self._table.putting(stored.remains()),
                 *self._registering(stored, is_there=False),
                 recording,
             ]
             return True if await won(self._table, actions) else None
 
-        return await race(self._table, f"{place.pk} {place.sk}", attempt)
+        return await race(self._table, f"{config_key.pk} {config_key.sk}", attempt)
 
     async def entities_with_limits(
         self, namespace_id: str, resource: str, limit: int | None, cursor: str | None
@@ -125,19 +125,23 @@ class DynamoConfigs:
     async def resources_with_defaults(self, namespace_id: str) -> list[str]:
         return await self._registries.of_resources(namespace_id)
 
-    async def _stored(self, place: Place) -> Stored:
-        found = await self._found([place.key, place.deleted_key])
-        return Stored(place, found.get(key_text(place.key)), found.get(key_text(place.deleted_key)))
+    async def _stored(self, config_key: ConfigKey) -> StoredConfig:
+        found = await self._found([config_key.key, config_key.deleted_key])
+        return StoredConfig(
+            config_key,
+            found.get(key_text(config_key.key)),
+            found.get(key_text(config_key.deleted_key)),
+        )
 
     async def _found(self, keys: Sequence[Key]) -> Found:
         return _by_key(await self._table.batch_get(keys, consistent=True))
 
-    def _registering(self, stored: Stored, *, is_there: bool) -> list[Action]:
+    def _registering(self, stored: StoredConfig, *, is_there: bool) -> list[Action]:
         """Tell the registries, where they must know."""
-        slot, namespace_id = stored.place.slot, stored.place.namespace_id
+        slot, namespace_id = stored.config_key.slot, stored.config_key.namespace_id
         if slot.entity_id is not None:
             change = int(is_there) - int(stored.is_listed)
-            return self._registries.counting(namespace_id, {stored.place.resource: change})
+            return self._registries.counting(namespace_id, {stored.config_key.resource: change})
         if slot.resource is not None:
             return [self._registries.listing(namespace_id, slot.resource, is_there=is_there)]
         return []
@@ -156,11 +160,11 @@ def _page(keys: Mapping[ConfigSlot, Key], found: Found, entity: Item | None) -> 
     configs = {slot: _config(found.get(key_text(key))) for slot, key in keys.items()}
     return ConfigPage(
         {slot: config for slot, config in configs.items() if config is not None},
-        None if entity is None else decode_entity(entity),
+        None if entity is None else decode_entity_item(entity),
     )
 
 
 def _config(item: Item | None) -> LimiterConfig | None:
     """None also for a record that says nothing."""
-    config = None if item is None else decode_config(item)
+    config = None if item is None else decode_config_item(item)
     return None if config == LimiterConfig() else config

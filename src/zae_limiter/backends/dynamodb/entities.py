@@ -10,7 +10,7 @@ from functools import partial
 from ...core.audit import AuditEvent
 from ...core.models import Entity
 from .audit import Recorder
-from .codec import decode_entity, encode_entity, storable_map
+from .codec import decode_entity_item, encode_entity_item, storable_map
 from .contention import halfway, race, won
 from .expressions import IS_NEW, PK, Field, Term
 from .pages import Query, read_pages
@@ -34,7 +34,7 @@ class DynamoEntities:
 
     async def create(self, namespace_id: str, entity: Entity, event: AuditEvent) -> bool:
         actions = [
-            self._table.putting(encode_entity(namespace_id, entity), IS_NEW),
+            self._table.putting(encode_entity_item(namespace_id, entity), IS_NEW),
             await self._recorder.recording(namespace_id, event),
         ]
 
@@ -48,7 +48,7 @@ class DynamoEntities:
     async def read(self, namespace_id: str, entity_id: str) -> Entity | None:
         meta = key(pk_entity(namespace_id, entity_id), sk_meta())
         item = await self._table.get(meta, consistent=True)
-        return None if item is None else decode_entity(item)
+        return None if item is None else decode_entity_item(item)
 
     async def update(
         self, namespace_id: str, entity: Entity, expected_version: int, event: AuditEvent
@@ -102,7 +102,7 @@ class DynamoEntities:
 
     async def children(self, namespace_id: str, parent_id: str) -> list[Entity]:
         query = Query(gsi1_pk_parent(namespace_id, parent_id), index="GSI1")
-        return [decode_entity(item) for item in await read_pages(self._table, query)]
+        return [decode_entity_item(item) for item in await read_pages(self._table, query)]
 
     async def _own_items(self, namespace_id: str, entity_id: str, prefix: str = "") -> list[Item]:
         attributes = ("PK", "SK", "GSI3PK")

@@ -9,7 +9,7 @@ from ...core.exceptions import StorageUnavailable
 from ...ports.deployment import VersionRecord
 from .schema import TTL_ATTRIBUTE, get_table_definition
 from .table import Table
-from .versions import SCHEMA_VERSION, DynamoVersions
+from .versions import TABLE_VERSION, DynamoVersions
 from .wire.errors import RequestInvalid, ResourceInUse, ResourceMissing
 
 _FIRST_WAIT_S = 0.05
@@ -17,7 +17,7 @@ _LONGEST_WAIT_S = 2.0
 _POLLS = 150
 
 
-async def describe_table(table: Table) -> dict[str, Any] | None:
+async def describe_dynamo_table(table: Table) -> dict[str, Any] | None:
     """What DynamoDB says of the table; None when there is none."""
     try:
         answer = await table.client.call("DescribeTable", {"TableName": table.name})
@@ -27,17 +27,17 @@ async def describe_table(table: Table) -> dict[str, Any] | None:
     return description
 
 
-async def create_table(table: Table) -> None:
+async def create_dynamo_table(table: Table) -> None:
     """Make the table if there is none, and wait until it can be used."""
     # It may be there already, or others may be making it at this moment.
     with suppress(ResourceInUse):
         await table.client.call("CreateTable", get_table_definition(table.name))
     await _wait_for_status(table, "ACTIVE")
     await _enable_ttl(table)
-    await DynamoVersions(table).introduce(VersionRecord(SCHEMA_VERSION))
+    await DynamoVersions(table).introduce(VersionRecord(TABLE_VERSION))
 
 
-async def delete_table(table: Table) -> None:
+async def delete_dynamo_table(table: Table) -> None:
     """Delete the table if there is one, and wait until it is gone."""
     try:
         await table.client.call("DeleteTable", {"TableName": table.name})
@@ -49,7 +49,7 @@ async def delete_table(table: Table) -> None:
 async def _wait_for_status(table: Table, wanted: str | None) -> None:
     wait_s = _FIRST_WAIT_S
     for _ in range(_POLLS):
-        described = await describe_table(table)
+        described = await describe_dynamo_table(table)
         status = None if described is None else described["TableStatus"]
         if status == wanted:
             return

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from ...core.exceptions import NamespaceStateError, StorageUnavailable
 from ...ports.repository_protocol import NamespaceRecord
-from .codec import decode_namespace, encode_namespace
+from .codec import decode_namespace_item, encode_namespace_item
 from .contention import halfway, race, won
 from .expressions import IS_NEW, Field
 from .pages import Query, read_page, read_pages
@@ -91,17 +91,19 @@ class DynamoNamespaces:
 
     async def _read(self, sk: str) -> NamespaceRecord | None:
         item = await self._table.get(_key(sk), consistent=True)
-        return None if item is None else decode_namespace(item)
+        return None if item is None else decode_namespace_item(item)
 
     async def _records(self, prefix: str) -> list[NamespaceRecord]:
         items = await read_pages(self._table, Query(_REGISTRY, prefix))
-        records = [decode_namespace(item) for item in items]
+        records = [decode_namespace_item(item) for item in items]
         return sorted(records, key=lambda record: (record.name, record.namespace_id))
 
     def _naming(self, record: NamespaceRecord) -> Action:
         """Take the name, if it is free."""
         is_free = _STATUS.differs_or_is_absent("active")
-        return self._table.putting(encode_namespace(record, sk_namespace(record.name)), [is_free])
+        return self._table.putting(
+            encode_namespace_item(record, sk_namespace(record.name)), [is_free]
+        )
 
     def _unnaming(self, record: NamespaceRecord) -> Action:
         """Free the name, if it is still this namespace's."""
@@ -110,7 +112,9 @@ class DynamoNamespaces:
 
     def _introducing(self, record: NamespaceRecord) -> Action:
         """Take the id, if it is new."""
-        return self._table.putting(encode_namespace(record, sk_nsid(record.namespace_id)), IS_NEW)
+        return self._table.putting(
+            encode_namespace_item(record, sk_nsid(record.namespace_id)), IS_NEW
+        )
 
     def _marking(self, record: NamespaceRecord, seen_status: str) -> Action:
         """Change the status of the id, if it still has the one that was seen."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ...core.exceptions import InfrastructureNotFoundError, StorageUnavailable, StoredDataError
-from .lifecycle import create_table
+from .lifecycle import create_dynamo_table
 from .table import Table
 from .versions import VERSION_KEY
 from .wire.credentials import Access
@@ -59,7 +59,7 @@ async def reach(table: Table, access: Access, create: Creation) -> None:
             raise _explained(error, table.name, site) from error
         if create == "never" or (create == "elsewhere" and site.is_aws):
             raise _missing(table.name, site) from error
-        await create_table(table)
+        await create_dynamo_table(table)
 
 
 def _missing(table_name: str, site: Site) -> InfrastructureNotFoundError:

@@ -8,7 +8,7 @@ from .audit import DynamoAudit, Recorder
 from .buckets import DynamoBuckets
 from .configs import DynamoConfigs
 from .entities import DynamoEntities
-from .lifecycle import create_table, delete_table
+from .lifecycle import create_dynamo_table, delete_dynamo_table
 from .namespaces import DynamoNamespaces
 from .opening import Creation, reach
 from .table import Table
@@ -79,11 +79,11 @@ class DynamoStore:
 
     async def create_table(self) -> None:
         """Make the table if there is none, and wait until it can be used."""
-        await create_table(self.table)
+        await create_dynamo_table(self.table)
 
     async def delete_table(self) -> None:
         """Delete the table and all that is in it, and wait until it is gone."""
-        await delete_table(self.table)
+        await delete_dynamo_table(self.table)
 
     async def ping(self) -> None:
         """Read from the table."""

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ...core.exceptions import ValidationError
 from ...core.models import UsageSnapshot
 from ...ports.repository_protocol import UsageQuery
-from .codec import decode_snapshot
+from .codec import decode_snapshot_item
 from .pages import Query, read_page, read_pages
 from .schema import gsi2_pk_resource, gsi2_sk_usage, pk_entity, sk_usage
 from .table import Table, key_of, key_text
@@ -60,7 +60,7 @@ class DynamoUsage:
         """Everything an entity has used: its keys are in the order of resources, not of time."""
         partition = pk_entity(namespace_id, query.entity_id or "")
         items = await read_pages(self._table, Query(partition, _ALL_OF_ENTITY))
-        found = [_of_entity(item, decode_snapshot(item)) for item in items]
+        found = [_of_entity(item, decode_snapshot_item(item)) for item in items]
         return sorted(_wanted(found, query, cursor), key=_position, reverse=True)
 
     async def _of_resource(
@@ -80,9 +80,9 @@ class DynamoUsage:
 
     async def _read_found(self, items: Sequence[Item], query: UsageQuery) -> list[_Found]:
         if query.entity_id is not None:
-            return [_of_entity(item, decode_snapshot(item)) for item in items]
+            return [_of_entity(item, decode_snapshot_item(item)) for item in items]
         read = await self._table.batch_get(map(key_of, items))
-        whole = {key_text(item): decode_snapshot(item) for item in read}
+        whole = {key_text(item): decode_snapshot_item(item) for item in read}
         return [
             _Found(item["GSI2SK"]["S"].removeprefix(_OF_RESOURCE), whole[key_text(item)])
             for item in items

@@ -14,7 +14,7 @@ from .table import Table
 from .wire.errors import ConditionFailed
 from .wire.values import Item, to_item
 
-SCHEMA_VERSION = "0.10.0"
+TABLE_VERSION = "0.10.0"
 VERSION_KEY = key(pk_system(REGISTRY_ID), sk_version())
 
 

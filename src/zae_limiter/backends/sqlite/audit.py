@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 
 from ...core.audit import AuditEvent
-from .codec import decode_event, encode_event
+from .codec import decode_event_row, encode_event_row
 from .connection import Connection
 
 _COLUMNS = "entity_id, event_id, timestamp, action, principal, resource, details"
@@ -29,9 +29,9 @@ class SqliteAudit:
         before = _AFTER_ALL if start_event_id is None else start_event_id
         wanted = (namespace_id, entity_id, before, limit)
         rows = await self._connection.read(lambda db: db.execute(_SELECT, wanted).fetchall())
-        return [decode_event(namespace_id, row) for row in rows]
+        return [decode_event_row(namespace_id, row) for row in rows]
 
 
 def record(db: sqlite3.Connection, namespace_id: str, event: AuditEvent) -> None:
     """Keep an event, in the transaction of the change it tells of."""
-    db.execute(_INSERT, (namespace_id, *encode_event(event)))
+    db.execute(_INSERT, (namespace_id, *encode_event_row(event)))

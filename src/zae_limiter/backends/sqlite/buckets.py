@@ -14,20 +14,20 @@ from ...core.writes import Outcome, Write
 from ..damage import leave_out
 from ..locked_buckets import write_all_locked, write_locked
 from .codec import (
-    ITEM_COLUMNS,
+    BUCKET_COLUMNS,
     NOTHING_COUNTED,
-    Item,
-    decode_item,
+    BucketRow,
+    decode_bucket_row,
     decode_usage,
     encode_counters,
     look_at_s,
     shape_of,
 )
 from .connection import Connection
-from .rows import KEY, insert_item, read_item, update_item
+from .rows import KEY, insert_bucket_row, read_bucket_row, update_bucket_row
 from .usage import add_usage
 
-_SELECT_ALL = f"SELECT namespace_id, entity_id, resource, shard, {ITEM_COLUMNS} FROM buckets"
+_SELECT_ALL = f"SELECT namespace_id, entity_id, resource, shard, {BUCKET_COLUMNS} FROM buckets"
 _SELECT_ENTITY = f"""
     {_SELECT_ALL} WHERE namespace_id = ? AND entity_id = ? ORDER BY resource, shard
 """
@@ -62,7 +62,7 @@ class SqliteBuckets:
 
     async def read(self, addresses: Sequence[BucketAddress]) -> dict[BucketAddress, Bucket]:
         def found(db: sqlite3.Connection) -> dict[BucketAddress, Bucket]:
-            items = {address: read_item(db, address) for address in addresses}
+            items = {address: read_bucket_row(db, address) for address in addresses}
             return {address: item.bucket for address, item in items.items() if item is not None}
 
         return await self._connection.read(found)
@@ -83,10 +83,10 @@ class _BucketRows:
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
-        self._found: dict[BucketAddress, Item] = {}
+        self._found: dict[BucketAddress, BucketRow] = {}
 
     def find(self, address: BucketAddress) -> Bucket | None:
-        item = read_item(self._db, address)
+        item = read_bucket_row(self._db, address)
         if item is None:
             return None
         self._found[address] = item
@@ -98,13 +98,13 @@ class _BucketRows:
         db, hour_ms = self._db, hour_start_ms(at_ms)
         if before is None:
             _sweep(db, at_ms)
-            made = Item(after, shape_of(after), hour_ms, NOTHING_COUNTED, look_at_s(after))
-            insert_item(db, address, made)
+            made = BucketRow(after, shape_of(after), hour_ms, NOTHING_COUNTED, look_at_s(after))
+            insert_bucket_row(db, address, made)
         else:
             item = self._found[address]
             counted = _count(db, address, item, hour_ms, after)
             look = look_at_s(after, item.look_at_s)
-            update_item(db, address, item, Item(after, shape_of(after), *counted, look))
+            update_bucket_row(db, address, item, BucketRow(after, shape_of(after), *counted, look))
 
 
 def _buckets(db: sqlite3.Connection, select: str, *key: str) -> dict[BucketAddress, Bucket]:
@@ -113,14 +113,14 @@ def _buckets(db: sqlite3.Connection, select: str, *key: str) -> dict[BucketAddre
     for namespace_id, entity_id, resource, shard, *row in db.execute(select, key):
         address = BucketAddress(namespace_id, entity_id, resource, shard)
         try:
-            found[address] = decode_item(address, row).bucket
+            found[address] = decode_bucket_row(address, row).bucket
         except StoredDataError as error:
             leave_out(error)
     return found
 
 
 def _count(
-    db: sqlite3.Connection, address: BucketAddress, item: Item, hour_ms: int, after: Bucket
+    db: sqlite3.Connection, address: BucketAddress, item: BucketRow, hour_ms: int, after: Bucket
 ) -> tuple[int, str]:
     """The hour the row is in, and what its counters had come to when that began. What cannot be
     told from them any more, because the hour or a limit is gone, goes to the table."""
@@ -141,7 +141,7 @@ def _sweep(db: sqlite3.Connection, now_ms: int) -> None:
     for namespace_id, entity_id, resource, shard, *row in due:
         address = BucketAddress(namespace_id, entity_id, resource, shard)
         try:
-            item = decode_item(address, row)
+            item = decode_bucket_row(address, row)
             used = decode_usage(address, item)
         except StoredDataError:
             # Whoever uses this bucket will hear of it; the one who is creating another shall not.

@@ -51,7 +51,7 @@ class Shape(NamedTuple):
     dormant: frozenset[str]
 
 
-class Item(NamedTuple):
+class BucketRow(NamedTuple):
     """A row of `buckets`. Most writes change nothing but its bucket.
 
     `shape`: what it has in common with others. `hour_ms`: the hour it is in.
@@ -66,8 +66,8 @@ class Item(NamedTuple):
     look_at_s: int | None
 
 
-ItemRow = tuple[str, str, str, int, str, int | None]
-ITEM_COLUMNS = "state, recent, shape, usage_hour_ms, usage_counted, look_at_s"
+BucketColumns = tuple[str, str, str, int, str, int | None]
+BUCKET_COLUMNS = "state, recent, shape, usage_hour_ms, usage_counted, look_at_s"
 NOTHING_COUNTED = "[0,{}]"
 
 
@@ -81,13 +81,13 @@ def read_row(table: str, key: tuple[object, ...], decode: Callable[[Row], T], ro
         ) from error
 
 
-def encode_item(item: Item) -> ItemRow:
-    """The columns `ITEM_COLUMNS`."""
-    state, recent = encode_bucket(item.bucket)
+def encode_bucket_row(item: BucketRow) -> BucketColumns:
+    """The columns `BUCKET_COLUMNS`."""
+    state, recent = encode_state(item.bucket)
     return state, recent, _encode_shape(item.shape), item.hour_ms, item.counted, item.look_at_s
 
 
-def encode_bucket(bucket: Bucket) -> tuple[str, str]:
+def encode_state(bucket: Bucket) -> tuple[str, str]:
     """The columns `state` and `recent`: all that is not in the shape. Amounts may exceed SQLite's
     integers, so they go as text, and plainly: every acquire passes here."""
     numbers = [bucket.refilled_at_ms, bucket.acquires]
@@ -128,12 +128,12 @@ def look_at_s(bucket: Bucket, known_s: int | None = None) -> int | None:
     return min(expires_at_s, _LARGEST_INTEGER)
 
 
-def decode_item(address: BucketAddress, row: Row) -> Item:
-    """From the columns `ITEM_COLUMNS`."""
+def decode_bucket_row(address: BucketAddress, row: Row) -> BucketRow:
+    """From the columns `BUCKET_COLUMNS`."""
     return read_row("buckets", address, _item, row)
 
 
-def _item(row: Row) -> Item:
+def _item(row: Row) -> BucketRow:
     state, recent, shape_text, hour_ms, counted, look_at_s = row
     # Every acquire passes here, so this is no call for each.
     if not (type(state) is type(recent) is type(shape_text) is type(counted) is str):
@@ -155,7 +155,7 @@ def _item(row: Row) -> Item:
         cascade=shape.cascade,
         dormant=shape.dormant,
     )
-    return Item(bucket, shape, _integer(hour_ms), counted, _maybe_integer(look_at_s))
+    return BucketRow(bucket, shape, _integer(hour_ms), counted, _maybe_integer(look_at_s))
 
 
 def _cells(rates: Rates, amounts: list[int]) -> dict[str, Cell]:
@@ -177,7 +177,7 @@ def encode_counters(bucket: Bucket, after: Bucket) -> str:
     return _encode((bucket.acquires, counters_milli))
 
 
-def decode_usage(address: BucketAddress, item: Item) -> UsageCounts:
+def decode_usage(address: BucketAddress, item: BucketRow) -> UsageCounts:
     """What an item has used in the hour it is in: what its counters have come to since that
     began. To count apart would be more to write with every acquire."""
     before = read_row("buckets", address, _counts, (item.counted,))
@@ -230,12 +230,12 @@ def _counts(row: Row) -> UsageCounts:
     return UsageCounts(_amounts(consumed_milli), _integer(events))
 
 
-def encode_limits(limits: tuple[Limit, ...] | None) -> str | None:
+def encode_limits_column(limits: tuple[Limit, ...] | None) -> str | None:
     """The column `limits` of `configs`."""
     return None if limits is None else _encode([limit.to_dict() for limit in limits])
 
 
-def decode_config(key: tuple[str, str, str], row: Row) -> LimiterConfig:
+def decode_config_row(key: tuple[str, str, str], row: Row) -> LimiterConfig:
     """From the columns of `configs` after the key."""
     return read_row("configs", key, _config, row)
 
@@ -251,25 +251,25 @@ def _config(row: Row) -> LimiterConfig:
     )
 
 
-def encode_entity(entity: Entity) -> tuple[object, ...]:
+def encode_entity_row(entity: Entity) -> tuple[object, ...]:
     """The columns of `entities` after the namespace."""
     return (
         entity.id,
         entity.name,
         entity.parent_id,
         entity.cascade,
-        encode_metadata(entity.metadata),
+        encode_metadata_column(entity.metadata),
         entity.created_at,
         entity.version,
     )
 
 
-def encode_metadata(metadata: dict[str, str]) -> str:
+def encode_metadata_column(metadata: dict[str, str]) -> str:
     """The column `metadata` of `entities`."""
     return _encode(metadata)
 
 
-def decode_entity(namespace_id: str, row: Row) -> Entity:
+def decode_entity_row(namespace_id: str, row: Row) -> Entity:
     """From the columns of `entities` after the namespace."""
     return read_row("entities", (namespace_id, row[0]), _entity, row)
 
@@ -287,7 +287,7 @@ def _entity(row: Row) -> Entity:
     )
 
 
-def encode_event(event: AuditEvent) -> tuple[object, ...]:
+def encode_event_row(event: AuditEvent) -> tuple[object, ...]:
     """The columns of `audit` after the namespace."""
     return (
         event.entity_id,
@@ -300,7 +300,7 @@ def encode_event(event: AuditEvent) -> tuple[object, ...]:
     )
 
 
-def decode_event(namespace_id: str, row: Row) -> AuditEvent:
+def decode_event_row(namespace_id: str, row: Row) -> AuditEvent:
     """From the columns of `audit` after the namespace."""
     return read_row("audit", (namespace_id, *row[:2]), _event, row)
 
@@ -318,7 +318,7 @@ def _event(row: Row) -> AuditEvent:
     )
 
 
-def encode_namespace(record: NamespaceRecord) -> tuple[object, ...]:
+def encode_namespace_row(record: NamespaceRecord) -> tuple[object, ...]:
     """The columns of `namespaces`."""
     return (
         record.name,
@@ -329,7 +329,7 @@ def encode_namespace(record: NamespaceRecord) -> tuple[object, ...]:
     )
 
 
-def decode_namespace(row: Row) -> NamespaceRecord:
+def decode_namespace_row(row: Row) -> NamespaceRecord:
     """From the columns of `namespaces`."""
     return read_row("namespaces", (row[1],), _namespace, row)
 

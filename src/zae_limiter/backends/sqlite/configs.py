@@ -11,7 +11,7 @@ from ...core.hierarchy import ConfigSlot
 from ...core.models import LimiterConfig
 from ...ports.repository_protocol import ConfigPage
 from .audit import record
-from .codec import Row, decode_config, decode_entity, encode_limits
+from .codec import Row, decode_config_row, decode_entity_row, encode_limits_column
 from .connection import Connection
 from .entities import ENTITY_COLUMNS
 
@@ -95,7 +95,7 @@ class SqliteConfigs:
     ) -> int:
         key = _key(namespace_id, slot)
         said = (
-            encode_limits(change.limits),
+            encode_limits_column(change.limits),
             change.on_unavailable,
             change.auto_update,
             change.strict_version,
@@ -156,10 +156,10 @@ def _page(namespace_id: str, slots: Sequence[ConfigSlot], rows: Sequence[Row]) -
     configs, entity = {}, None
     for number, *row in rows:
         if number is None:
-            entity = decode_entity(namespace_id, row)
+            entity = decode_entity_row(namespace_id, row)
             continue
         slot = slots[number]
-        config = decode_config(_key(namespace_id, slot), row[:_CONFIG_COLUMNS])
+        config = decode_config_row(_key(namespace_id, slot), row[:_CONFIG_COLUMNS])
         if config != LimiterConfig():
             configs[slot] = config
     return ConfigPage(configs, entity)

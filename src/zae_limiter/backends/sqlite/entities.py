@@ -7,7 +7,7 @@ import sqlite3
 from ...core.audit import AuditEvent
 from ...core.models import Entity
 from .audit import record
-from .codec import decode_entity, encode_entity, encode_metadata
+from .codec import decode_entity_row, encode_entity_row, encode_metadata_column
 from .connection import Connection
 from .usage import count_hours_in_buckets
 
@@ -36,7 +36,7 @@ class SqliteEntities:
 
     async def create(self, namespace_id: str, entity: Entity, event: AuditEvent) -> bool:
         def insert(db: sqlite3.Connection) -> bool:
-            is_new = db.execute(_INSERT, (namespace_id, *encode_entity(entity))).rowcount > 0
+            is_new = db.execute(_INSERT, (namespace_id, *encode_entity_row(entity))).rowcount > 0
             if is_new:
                 record(db, namespace_id, event)
             return is_new
@@ -50,7 +50,7 @@ class SqliteEntities:
         self, namespace_id: str, entity: Entity, expected_version: int, event: AuditEvent
     ) -> Entity | None:
         key = (namespace_id, entity.id, expected_version)
-        said = (entity.name, encode_metadata(entity.metadata))
+        said = (entity.name, encode_metadata_column(entity.metadata))
 
         def replace(db: sqlite3.Connection) -> Entity | None:
             if db.execute(_UPDATE, (*said, *key)).rowcount == 0:
@@ -76,10 +76,10 @@ class SqliteEntities:
     async def children(self, namespace_id: str, parent_id: str) -> list[Entity]:
         key = (namespace_id, parent_id)
         rows = await self._connection.read(lambda db: db.execute(_SELECT_CHILDREN, key).fetchall())
-        return [decode_entity(namespace_id, row) for row in rows]
+        return [decode_entity_row(namespace_id, row) for row in rows]
 
 
 def read_entity(db: sqlite3.Connection, namespace_id: str, entity_id: str) -> Entity | None:
     """The entity, if there is one."""
     row = db.execute(_SELECT, (namespace_id, entity_id)).fetchone()
-    return None if row is None else decode_entity(namespace_id, row)
+    return None if row is None else decode_entity_row(namespace_id, row)

@@ -28,7 +28,7 @@ from .errors import code
 from .waiting import patiently
 
 APPLICATION_ID = int.from_bytes(b"zael")
-SCHEMA_VERSION = 2
+FILE_VERSION = 2
 
 
 def locate(path: str) -> str:
@@ -88,18 +88,18 @@ def _check_ours(path: str) -> None:
     application_id, version, page_bytes = _header(path)
     if application_id != APPLICATION_ID:
         raise StoredDataError(path, "is not a zae-limiter store")
-    if version > SCHEMA_VERSION:
+    if version > FILE_VERSION:
         raise IncompatibleSchemaError(
             __version__,
             str(version),
-            f"{path} has schema version {version}, this client knows {SCHEMA_VERSION}:"
+            f"{path} has schema version {version}, this client knows {FILE_VERSION}:"
             " upgrade zae-limiter",
         )
-    if version != SCHEMA_VERSION:
+    if version != FILE_VERSION:
         raise StoredDataError(
             path,
             f"has schema version {version}, which this client cannot read (it knows"
-            f" {SCHEMA_VERSION}): use another file, or delete this one to start anew",
+            f" {FILE_VERSION}): use another file, or delete this one to start anew",
         )
     # SQLite would make up the rest of a page. Only a journal can have it.
     if not _has_journal(path) and _length(path) % page_bytes:
@@ -171,7 +171,7 @@ def _making() -> str:
         BEGIN EXCLUSIVE;
         {schema}
         PRAGMA application_id = {APPLICATION_ID};
-        PRAGMA user_version = {SCHEMA_VERSION};
+        PRAGMA user_version = {FILE_VERSION};
         COMMIT;
     """
 

@@ -6,7 +6,7 @@ import sqlite3
 
 from ...ports.repository_protocol import NamespaceRecord
 from ..states import still_active
-from .codec import decode_namespace, encode_namespace
+from .codec import decode_namespace_row, encode_namespace_row
 from .connection import Connection
 from .usage import count_hours_in_buckets
 
@@ -54,7 +54,7 @@ class SqliteNamespaces:
         def put(db: sqlite3.Connection) -> NamespaceRecord:
             existing = _one(db, _SELECT_ACTIVE, record.name)
             if existing is None:
-                db.execute(_UPSERT, encode_namespace(record))
+                db.execute(_UPSERT, encode_namespace_row(record))
             return existing or record
 
         return await self._connection.write(put)
@@ -117,4 +117,4 @@ def _one(db: sqlite3.Connection, select: str, key: str) -> NamespaceRecord | Non
 
 
 def _all(db: sqlite3.Connection, select: str, *key: str) -> list[NamespaceRecord]:
-    return [decode_namespace(row) for row in db.execute(select, key)]
+    return [decode_namespace_row(row) for row in db.execute(select, key)]

@@ -5,33 +5,35 @@ from __future__ import annotations
 import sqlite3
 
 from ...core.bucket import BucketAddress
-from .codec import ITEM_COLUMNS, Item, decode_item, encode_bucket, encode_item
+from .codec import BUCKET_COLUMNS, BucketRow, decode_bucket_row, encode_bucket_row, encode_state
 
 KEY = "namespace_id = ? AND entity_id = ? AND resource = ? AND shard = ?"
-_SELECT = f"SELECT {ITEM_COLUMNS} FROM buckets WHERE {KEY}"
+_SELECT = f"SELECT {BUCKET_COLUMNS} FROM buckets WHERE {KEY}"
 _INSERT = f"""
-    INSERT INTO buckets ({ITEM_COLUMNS}, namespace_id, entity_id, resource, shard)
+    INSERT INTO buckets ({BUCKET_COLUMNS}, namespace_id, entity_id, resource, shard)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
-_UPDATE = f"UPDATE buckets SET ({ITEM_COLUMNS}) = (?, ?, ?, ?, ?, ?) WHERE {KEY}"
+_UPDATE = f"UPDATE buckets SET ({BUCKET_COLUMNS}) = (?, ?, ?, ?, ?, ?) WHERE {KEY}"
 # What most writes change. Leaving out `look_at_s` spares its index.
 _UPDATE_BUCKET = f"UPDATE buckets SET state = ?, recent = ? WHERE {KEY}"
 
 
-def read_item(db: sqlite3.Connection, address: BucketAddress) -> Item | None:
+def read_bucket_row(db: sqlite3.Connection, address: BucketAddress) -> BucketRow | None:
     """The item at an address, if there is one."""
     row = db.execute(_SELECT, address).fetchone()
-    return None if row is None else decode_item(address, row)
+    return None if row is None else decode_bucket_row(address, row)
 
 
-def insert_item(db: sqlite3.Connection, address: BucketAddress, item: Item) -> None:
+def insert_bucket_row(db: sqlite3.Connection, address: BucketAddress, item: BucketRow) -> None:
     """Store an item where there is none."""
-    db.execute(_INSERT, (*encode_item(item), *address))
+    db.execute(_INSERT, (*encode_bucket_row(item), *address))
 
 
-def update_item(db: sqlite3.Connection, address: BucketAddress, before: Item, after: Item) -> None:
+def update_bucket_row(
+    db: sqlite3.Connection, address: BucketAddress, before: BucketRow, after: BucketRow
+) -> None:
     """Store an item in the place of another."""
     if after[1:] == before[1:]:
-        db.execute(_UPDATE_BUCKET, (*encode_bucket(after.bucket), *address))
+        db.execute(_UPDATE_BUCKET, (*encode_state(after.bucket), *address))
     else:
-        db.execute(_UPDATE, (*encode_item(after), *address))
+        db.execute(_UPDATE, (*encode_bucket_row(after), *address))

@@ -10,7 +10,7 @@ from ...core.models import UsageSnapshot
 from ...core.usage import UsageCounts, UsageHour, snapshots
 from ...ports.repository_protocol import UsageQuery
 from ..paging import page_snapshots
-from .codec import ITEM_COLUMNS, decode_counts, decode_item, decode_usage, encode_counts
+from .codec import BUCKET_COLUMNS, decode_bucket_row, decode_counts, decode_usage, encode_counts
 from .connection import Connection
 
 _KEY = "namespace_id = ? AND entity_id = ? AND resource = ? AND hour_ms = ?"
@@ -20,7 +20,7 @@ _INSERT_HOUR = """
     INSERT INTO usage (counts, namespace_id, entity_id, resource, hour_ms) VALUES (?, ?, ?, ?, ?)
 """
 _SELECT_FLUSHED = "SELECT entity_id, resource, hour_ms, counts FROM usage"
-_SELECT_CURRENT = f"SELECT entity_id, resource, shard, {ITEM_COLUMNS} FROM buckets"
+_SELECT_CURRENT = f"SELECT entity_id, resource, shard, {BUCKET_COLUMNS} FROM buckets"
 _HOURS_IN_BUCKETS = """
     SELECT count(*) FROM (
         SELECT entity_id, resource, usage_hour_ms FROM buckets WHERE {where}
@@ -73,7 +73,7 @@ def _hours(db: sqlite3.Connection, namespace_id: str, query: UsageQuery) -> Iter
         yield UsageHour(entity_id, resource, hour_ms, counts)
     for entity_id, resource, shard, *row in db.execute(f"{_SELECT_CURRENT} WHERE {where}", values):
         address = BucketAddress(namespace_id, entity_id, resource, shard)
-        item = decode_item(address, row)
+        item = decode_bucket_row(address, row)
         yield UsageHour(entity_id, resource, item.hour_ms, decode_usage(address, item))
 
 

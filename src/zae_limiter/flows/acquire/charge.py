@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import NamedTuple
 
-from ...core.bucket import Bucket, BucketAddress, at, full_bucket, refill, stamp
-from ...core.bucket import take as taken_from
+from ...core.bucket import Bucket, BucketAddress, at, full_bucket, refill, stamp, take_tokens
 from ...core.exceptions import StorageUnavailable, ValidationError
 from ...core.judge import judge_shards, statuses
 from ...core.ledger import Entry
@@ -205,7 +204,7 @@ def _before(progress: Progress) -> list[Bucket]:
     before = []
     for bucket, entry in zip(progress.shards, progress.entries, strict=True):
         given_milli = {name: -taken_milli for name, taken_milli in entry.charged_milli.items()}
-        found = taken_from(stamp(bucket, progress.charge.limits), given_milli, 0)
+        found = take_tokens(stamp(bucket, progress.charge.limits), given_milli, 0)
         before.append(refill(found, progress.as_of_ms))
     return before
 

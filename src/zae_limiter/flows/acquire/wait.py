@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ...core.bucket import Bucket, BucketAddress, take
+from ...core.bucket import Bucket, BucketAddress, take_tokens
 from ...core.judge import judge_shards, statuses
 from ...core.rate_limit_exceeded import RateLimitExceeded
 from ..scope import Scope
@@ -149,4 +149,4 @@ def _without(shards: list[Bucket], ahead_milli: Mapping[str, int]) -> list[Bucke
     """Take away what the waiters ahead will take; it does not matter from which item."""
     first, *rest = shards
     known_milli = {n: amount for n, amount in ahead_milli.items() if n in first.cells}
-    return [take(first, known_milli, 0), *rest]
+    return [take_tokens(first, known_milli, 0), *rest]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from ...core.bucket import Bucket, covers
-from ...core.bucket import take as taken_from
+from ...core.bucket import Bucket, covers, take_tokens
 from ...core.ledger import Entry
 from ...core.validation import WCU
 from ..acquire.charge import ONE_WRITE_MILLI, Charge, Correction, LimitsFrom, Progress
@@ -58,7 +57,7 @@ def fitting(members: Sequence[Progress], item: Bucket) -> list[Progress]:
         takes_milli = member.charge.intent.takes_milli
         asked_milli = {name: amount for name, amount in takes_milli.items() if name != WCU}
         if covers(item, asked_milli):
-            item = taken_from(item, asked_milli, 0)
+            item = take_tokens(item, asked_milli, 0)
             served.append(member)
     return served
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from ...core.bucket import Bucket, BucketAddress, split
 from ...core.exceptions import StorageUnavailable
-from ...core.shards import MAX_SHARDS, free_count, is_whole, owner
+from ...core.shards import MAX_SHARDS, free_count, owner, sums_to_one
 from ...core.writes import Create, Granted, Refill, Refused
 from ..acquire.send import Addressed, send, send_all
 from ..scope import Scope
@@ -55,7 +55,7 @@ async def read_all(scope: Scope, home: BucketAddress) -> dict[BucketAddress, Buc
         before, found = counts, await _read_known(scope, home)
         counts = _counts(found)
         # Counts that are the same twice mean no split under way: an item has been deleted.
-        if not found or is_whole(counts.values()) or counts == before:
+        if not found or sums_to_one(counts.values()) or counts == before:
             break
     return found
 

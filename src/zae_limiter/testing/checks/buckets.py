@@ -10,7 +10,7 @@ from ...core.limit import MILLI, Limit, LimitSet
 from ...core.planner import Intent, plan, plan_restamp
 from ...core.validation import MAX_AMOUNT
 from ...core.writes import ABSENT, Create, Granted, Outcome, Refill, Refused, Write
-from .trial import LIMITS, Trial, expect, same
+from .trial import TRIAL_LIMITS, Trial, expect, same
 
 _FEWER = LimitSet.of([Limit.per_second("rpm", 7)])
 
@@ -107,7 +107,7 @@ async def check_a_refill_applies_only_to_the_image_it_was_planned_on(trial: Tria
     await agreed(trial, address, trial.create({"rpm": 100 * MILLI, "tpm": 100 * MILLI}))
     seen = await _existing(trial, address)
     later_ms = trial.now_ms + 6_000
-    intent = Intent(LIMITS, {"rpm": 10 * MILLI}, 1, None, None, False)
+    intent = Intent(TRIAL_LIMITS, {"rpm": 10 * MILLI}, 1, None, None, False)
     first = plan(intent, seen, trial.io.operation_id(), later_ms)
     second = plan(intent, seen, trial.io.operation_id(), later_ms + 1)
     assert isinstance(first, Refill)
@@ -121,7 +121,7 @@ async def check_a_refill_is_refused_when_a_refund_came_between(trial: Trial) -> 
     address = trial.address()
     await agreed(trial, address, trial.create({"rpm": 100 * MILLI}))
     seen = await _existing(trial, address)
-    intent = Intent(LIMITS, {}, 1, None, None, False)
+    intent = Intent(TRIAL_LIMITS, {}, 1, None, None, False)
     refill = plan_restamp(intent, seen, trial.io.operation_id(), trial.now_ms + 60_000)
     await agreed(trial, address, trial.adjust(rpm=-1))
     expect(isinstance(await agreed(trial, address, refill), Refused), "The ceiling was passed")
@@ -131,7 +131,7 @@ async def check_a_refill_that_fills_a_limit_is_refused_when_it_holds_less(trial:
     address = trial.address()
     await agreed(trial, address, trial.create({"rpm": 10 * MILLI}))
     seen = await _existing(trial, address)
-    intent = Intent(LIMITS, {}, 1, None, None, False)
+    intent = Intent(TRIAL_LIMITS, {}, 1, None, None, False)
     refill = plan_restamp(intent, seen, trial.io.operation_id(), trial.now_ms + 60_000)
     await agreed(trial, address, trial.adjust(rpm=1))
     expect(isinstance(await agreed(trial, address, refill), Refused), "A millitoken was lost")
@@ -163,7 +163,7 @@ async def check_a_refill_planned_before_a_limit_came_and_went_is_refused(trial: 
     address = trial.address()
     await agreed(trial, address, trial.create(limits=_FEWER))
     seen = await _existing(trial, address)
-    await _put_in_force(trial, address, LIMITS, trial.now_ms, tpm=MILLI)
+    await _put_in_force(trial, address, TRIAL_LIMITS, trial.now_ms, tpm=MILLI)
     await _put_in_force(trial, address, _FEWER, trial.now_ms)
     stale = plan_restamp(_intent(_FEWER), seen, trial.io.operation_id(), trial.now_ms + 1)
     expect(isinstance(await agreed(trial, address, stale), Refused), "A limit was forgotten")
@@ -200,7 +200,7 @@ async def check_a_write_that_is_sent_again_changes_nothing(trial: Trial) -> None
     created = trial.create()
     await agreed(trial, address, created)
     seen = await _existing(trial, address)
-    intent = Intent(LIMITS, {"rpm": 1}, 1, None, None, False)
+    intent = Intent(TRIAL_LIMITS, {"rpm": 1}, 1, None, None, False)
     refill = plan_restamp(intent, seen, trial.io.operation_id(), trial.now_ms + 5)
     writes = (refill, trial.take_unseen(rpm=2), trial.take(tpm=3), trial.adjust(rpm=900 * MILLI))
     for write in (created, *writes):
@@ -220,7 +220,11 @@ async def check_an_expired_bucket_is_not_charged_blindly(trial: Trial) -> None:
 async def check_all_of_an_item_survives_storage(trial: Trial) -> None:
     """Names with every allowed character, amounts beyond 64 bits, shards, debt, no expiry."""
     limits = LimitSet.of(
-        [Limit("a-b.c_D9", MAX_AMOUNT, MAX_AMOUNT, 10**9), Limit("x", 1, 1, 1), *LIMITS.limits]
+        [
+            Limit("a-b.c_D9", MAX_AMOUNT, MAX_AMOUNT, 10**9),
+            Limit("x", 1, 1, 1),
+            *TRIAL_LIMITS.limits,
+        ]
     )
     create = trial.create({"a-b.c_D9": 10**18, "x": 0}, limits)
     shard = create.bucket._replace(
@@ -237,7 +241,9 @@ async def check_writes_go_together_or_not_at_all(trial: Trial) -> None:
     buckets = trial.store.buckets
     same(await _together(trial, (first, trial.create()), (second, trial.create())), 2, "created")
     image = (await buckets.read([first]))[first]
-    refill = Refill(trial.io.operation_id(), trial.now_ms, image, at(image, LIMITS, trial.now_ms))
+    refill = Refill(
+        trial.io.operation_id(), trial.now_ms, image, at(image, TRIAL_LIMITS, trial.now_ms)
+    )
     before = await buckets.read([first, second])
     outcomes = await buckets.write_all([(first, refill), (second, trial.create())])
     same(outcomes[1], Refused(before[second]), "A bucket was created twice")
@@ -356,14 +362,16 @@ async def check_concurrent_refills_credit_the_time_once(trial: Trial) -> None:
     await trial.write(address, trial.create({"rpm": 100 * MILLI}))
     seen = await _existing(trial, address)
     then_ms = trial.now_ms + 30_000
-    intent = Intent(LIMITS, {"rpm": 10 * MILLI}, 1, None, None, False)
+    intent = Intent(TRIAL_LIMITS, {"rpm": 10 * MILLI}, 1, None, None, False)
     refills = [plan(intent, seen, trial.io.operation_id(), then_ms) for _ in range(9)]
     outcomes = await trial.at_once(
         trial.write(address, refill) for refill in refills if isinstance(refill, Refill)
     )
     granted = [outcome for outcome in outcomes if isinstance(outcome, Granted)]
     same(len(granted), 1, "Exactly one refill of an image may succeed")
-    rest_milli = at(await _existing(trial, address), LIMITS, then_ms).cells["rpm"].tokens_milli
+    rest_milli = (
+        at(await _existing(trial, address), TRIAL_LIMITS, then_ms).cells["rpm"].tokens_milli
+    )
     same(rest_milli, 40 * MILLI, "The time was credited twice, or not at all")
 
 

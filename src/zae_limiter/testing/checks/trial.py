@@ -18,7 +18,9 @@ from ...ports.repository_protocol import RepositoryProtocol
 
 T = TypeVar("T")
 
-LIMITS = LimitSet.of([Limit.per_minute("rpm", 100), Limit.per_hour("tpm", 5_000, burst=1_000)])
+TRIAL_LIMITS = LimitSet.of(
+    [Limit.per_minute("rpm", 100), Limit.per_hour("tpm", 5_000, burst=1_000)]
+)
 
 
 def expect(holds: bool, what: str) -> None:
@@ -92,7 +94,7 @@ class Trial:
         return results
 
     def create(
-        self, takes_milli: Mapping[str, int] | None = None, limits: LimitSet = LIMITS
+        self, takes_milli: Mapping[str, int] | None = None, limits: LimitSet = TRIAL_LIMITS
     ) -> Create:
         """A full bucket that this much is taken from."""
         intent = Intent(limits, takes_milli or {}, 1, None, None, False)
@@ -100,7 +102,7 @@ class Trial:
         assert isinstance(planned, Create)
         return planned
 
-    def take(self, limits: LimitSet = LIMITS, **takes_milli: int) -> Take:
+    def take(self, limits: LimitSet = TRIAL_LIMITS, **takes_milli: int) -> Take:
         """A taking that every bucket with these limits and enough stored tokens covers."""
         return Take(
             self.io.operation_id(),
@@ -114,13 +116,13 @@ class Trial:
             roofs_milli=dict.fromkeys(takes_milli, 10**18),
         )
 
-    def take_unseen(self, limits: LimitSet = LIMITS, **takes_milli: int) -> Take:
+    def take_unseen(self, limits: LimitSet = TRIAL_LIMITS, **takes_milli: int) -> Take:
         """A taking from a bucket that has not been seen, and must not have expired."""
         return self.take(limits, **takes_milli)._replace(unexpired=True)
 
     def take_gained(self, seen: Bucket, **takes_milli: int) -> Take:
         """A taking of as much as an empty bucket has gained since it was seen."""
-        return self.take(LIMITS, **takes_milli)._replace(
+        return self.take(TRIAL_LIMITS, **takes_milli)._replace(
             fingerprint=seen.fingerprint,
             refilled_from_ms=seen.refilled_at_ms,
             refilled_until_ms=seen.refilled_at_ms,
