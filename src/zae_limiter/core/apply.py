@@ -26,7 +26,7 @@ from .writes import (
 
 
 def apply(write: Write, bucket: Bucket | None) -> Outcome:
-    """What this write does to this bucket. Changes nothing itself."""
+    """Return what a write does to a bucket. Neither of the two is changed."""
     if bucket is None:
         return Granted(_remember(write, write.bucket)) if isinstance(write, Create) else ABSENT
     if write.operation in bucket.recent:
@@ -65,7 +65,7 @@ def _is_within(write: Take, bucket: Bucket) -> bool:
     cells, floors_milli, roofs_milli = bucket.cells, write.floors_milli, write.roofs_milli
     for name, amount_milli in write.takes_milli.items():
         if amount_milli:
-            # A limit that another client took away holds nothing.
+            # A limit that another client has removed holds nothing.
             if name not in cells:
                 return False
             tokens_milli = cells[name].tokens_milli
@@ -108,7 +108,7 @@ def _moved(write: Refill, bucket: Bucket) -> Bucket:
                 tokens_milli=now.tokens_milli + planned.tokens_milli - seen.tokens_milli,
                 consumed_milli=now.consumed_milli + planned.consumed_milli - seen.consumed_milli,
             )
-    # Where it means to change nothing, what others have changed meanwhile stays.
+    # Fields that the write leaves alone keep what other clients have written meanwhile.
     return bucket._replace(
         cells=cells,
         refilled_at_ms=after.refilled_at_ms,
@@ -121,7 +121,7 @@ def _moved(write: Refill, bucket: Bucket) -> Bucket:
 
 
 def _changed(before: Bucket, after: Bucket) -> list[str]:
-    """What is said otherwise of lifetime and owner."""
+    """The fields of lifetime and owner that the write changes."""
     fields = ("expires_at_s", "parent_id", "cascade")
     return [field for field in fields if getattr(before, field) != getattr(after, field)]
 

@@ -10,12 +10,12 @@ _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
 
 def resource_audit_id(resource: str) -> str:
-    """The id under which changes of a resource's defaults are recorded."""
+    """Return the id under which changes of a resource's defaults are recorded."""
     return f"$RESOURCE:{resource}"
 
 
 class AuditAction:
-    """What an event can say was done."""
+    """The actions that an audit event may name."""
 
     ENTITY_CREATED = "entity_created"
     ENTITY_UPDATED = "entity_updated"
@@ -26,7 +26,7 @@ class AuditAction:
 
 @dataclass
 class AuditEvent:
-    """One change."""
+    """An audit event records one change."""
 
     event_id: str
     timestamp: str
@@ -37,7 +37,7 @@ class AuditEvent:
     details: dict[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready; what is not known is left out."""
+        """Return the event as JSON-ready values, without fields that are unknown."""
         said = {
             "event_id": self.event_id,
             "timestamp": self.timestamp,
@@ -63,11 +63,11 @@ class AuditEvent:
         )
 
     def with_details(self, **details: Any) -> AuditEvent:
-        """The same event, knowing more."""
+        """Return the event with more details."""
         return replace(self, details={**self.details, **details})
 
 
 def ulid(at_ms: int, entropy: int) -> str:
-    """26 characters that sort by time: 48 bits of time, 80 bits of entropy."""
+    """Return 26 characters that sort by time: 48 bits of time, 80 bits of entropy."""
     number = (at_ms << 80) | (entropy & (1 << 80) - 1)
     return "".join(_CROCKFORD[number >> shift & 31] for shift in range(125, -1, -5))

@@ -1,7 +1,7 @@
 """A bucket as it is stored: all limits of one entity and resource in one value.
 
-All limits share one refill time. Each keeps the remainder of its own division, so that
-a slow limit beside a fast one loses nothing however often the bucket is refilled (`core.rates`).
+All limits share one refill time. Each limit keeps the remainder of its own division (`core.rates`),
+so a slow limit beside a fast one loses nothing, however often the bucket is refilled.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from .rates import Rate, rate_of, rescale_remainder
 from .shards import halve, sibling
 from .validation import WCU
 
-# How many of the last writes an item remembers, to recognise one that is sent again.
+# The number of operation ids that an item remembers, to recognise a write that is sent again.
 REMEMBERED_OPERATIONS = 4
-# How many limits that are not in force an item remembers. Where there are more, those that will
-# be full first are forgotten.
+# The number of dormant limits that an item remembers. Of more, the limits that will be full first
+# are forgotten.
 MAX_DORMANT = 16
 
 
 class BucketAddress(NamedTuple):
-    """Where a bucket is. The same value is charged, refunded and read."""
+    """The address of a bucket item. A charge and its refund use one value: no refund can miss."""
 
     namespace_id: str
     entity_id: str
@@ -32,7 +32,7 @@ class BucketAddress(NamedTuple):
 
     @property
     def home(self) -> BucketAddress:
-        """The address that stands for the whole bucket: that of its first item."""
+        """The address of the first item, which stands for the whole bucket."""
         return self._replace(shard=0) if self.shard else self
 
 
@@ -41,7 +41,7 @@ Stamps = tuple[int | None, str | None, bool]
 
 
 class Cell(NamedTuple):
-    """One limit of a bucket item. The rate is that of the whole bucket, not of a shard."""
+    """A cell is one limit of a bucket item. Its rate is the whole bucket's, not a shard's."""
 
     tokens_milli: int
     rate: Rate
@@ -55,10 +55,10 @@ class Cell(NamedTuple):
 
 
 class Bucket(NamedTuple):
-    """One bucket item.
+    """A bucket item: a whole bucket, or one shard of it.
 
-    `dormant`: the limits among `cells` that are not in force. They refill like the others, so
-    that one that is put in force again is not fresh, and are forgotten once they are full.
+    `dormant`: the limits among `cells` that are not in force. They refill like the others and are
+    forgotten once they are full. Without them, a limit that is put in force again would start full.
     """
 
     cells: Mapping[str, Cell]
@@ -92,7 +92,7 @@ class Bucket(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def cell_of(limit: Limit) -> Cell:
-    """A full cell."""
+    """Return a full cell of a limit."""
     capacity_milli = limit.capacity * MILLI
     amount_milli, period_ms = limit.refill_amount * MILLI, limit.refill_period_seconds * 1000
     return Cell(capacity_milli, rate_of(capacity_milli, amount_milli, period_ms))
@@ -103,7 +103,7 @@ WCU_CELL = Cell(1_000_000, rate_of(1_000_000, 1_000_000, 1000))
 
 
 def full_bucket(limits: LimitSet, now_ms: int, *, metered: bool = False) -> Bucket:
-    """A bucket that nobody has used yet. A metered one also counts its own writes."""
+    """Return an unused bucket. A metered bucket also counts its own writes."""
     cells = {limit.name: cell_of(limit) for limit in limits.limits}
     if metered:
         cells[WCU] = WCU_CELL
@@ -119,8 +119,8 @@ def evolve(
     acquires: int = 0,
     stamps: Stamps | None = None,
 ) -> Bucket:
-    """The bucket with these cells, and with more acquires by `acquires`. Every acquire passes
-    here: `_replace` takes three times as long."""
+    """Return the bucket with other cells, and with `acquires` more acquires. Every acquire passes
+    here, and `_replace` takes three times as long."""
     expires_at_s, parent_id, cascade = stamps or (
         bucket.expires_at_s,
         bucket.parent_id,
@@ -142,7 +142,7 @@ def evolve(
 
 
 def refill(bucket: Bucket, now_ms: int) -> Bucket:
-    """Credit every limit for the time since the last refill. Time never moves backward."""
+    """Credit every limit for the time since the last refill, which never moves backward."""
     since_ms = bucket.refilled_at_ms
     until_ms = max(since_ms, now_ms)
     cells = {}
@@ -154,19 +154,19 @@ def refill(bucket: Bucket, now_ms: int) -> Bucket:
 
 
 def time_to_gain_ms(bucket: Bucket, name: str, gain_milli: int) -> int:
-    """The first millisecond by which this much has been refilled, the ceiling aside."""
+    """Return the first millisecond by which this much has been gained, the ceiling aside."""
     return bucket.rate(name).time_to_gain_ms(gain_milli, bucket.cells[name].remainder)
 
 
 def time_to_fill_ms(bucket: Bucket, name: str) -> int:
-    """The first millisecond by which a limit will be full, if nothing is taken."""
+    """Return the first millisecond by which a limit will be full, if nothing is taken."""
     missing_milli = bucket.ceiling_milli(name) - bucket.cells[name].tokens_milli
     return time_to_gain_ms(bucket, name, missing_milli)
 
 
 def stamp(bucket: Bucket, limits: LimitSet, *, metered: bool = False) -> Bucket:
-    """Put other limits in force: balances stay, clamped to the new ceilings; limits that
-    are new start full, limits that are gone are dormant until they are full.
+    """Put other limits in force. Balances stay, clamped to the new ceilings. New limits start
+    full; limits that are gone are dormant until they are full.
 
     The bucket must have been refilled under its old limits first.
     """
@@ -181,7 +181,7 @@ def stamp(bucket: Bucket, limits: LimitSet, *, metered: bool = False) -> Bucket:
 
 
 def _dormant(bucket: Bucket, in_force: Collection[str]) -> list[str]:
-    """The limits to remember besides those in force."""
+    """Return the limits to remember besides those in force."""
     fill_ms = {
         name: time_to_fill_ms(bucket, name)
         for name in bucket.cells
@@ -211,7 +211,7 @@ def _clamp(bucket: Bucket, name: str) -> Cell:
 
 
 def at(bucket: Bucket, limits: LimitSet, now_ms: int, *, metered: bool = False) -> Bucket:
-    """The bucket as it stands now under these limits."""
+    """Return the bucket as it stands now under these limits."""
     refilled = refill(bucket, now_ms)
     if carries(refilled, limits, metered=metered):
         return _forget_full(refilled) if refilled.dormant else refilled
@@ -219,8 +219,8 @@ def at(bucket: Bucket, limits: LimitSet, now_ms: int, *, metered: bool = False) 
 
 
 def carries(bucket: Bucket, limits: LimitSet, *, metered: bool) -> bool:
-    """Whether these limits are in force. A client that knows nothing of fingerprints may have
-    taken one away."""
+    """Return whether these limits are in force. The fingerprint alone does not tell: a client that
+    knows nothing of fingerprints may have removed a limit."""
     return (
         bucket.fingerprint == limits.fingerprint
         and limits.by_name.keys() <= bucket.cells.keys()
@@ -229,7 +229,7 @@ def carries(bucket: Bucket, limits: LimitSet, *, metered: bool) -> bool:
 
 
 def _forget_full(bucket: Bucket) -> Bucket:
-    """Let go of limits that are not in force and full: as new ones they would start full."""
+    """Forget dormant limits that are full: put in force again, they start full anyway."""
     full = {name for name in bucket.dormant if not time_to_fill_ms(bucket, name)}
     return bucket._replace(
         cells={name: cell for name, cell in bucket.cells.items() if name not in full},
@@ -238,8 +238,9 @@ def _forget_full(bucket: Bucket) -> Bucket:
 
 
 def split(bucket: Bucket) -> tuple[Bucket, Bucket]:
-    """The two shards that take a shard's place: this one and its new sibling. Together they
-    hold what it held, and refill as it did. Neither expires: see `planner._expires_at_s`."""
+    """Return the two shards that take a shard's place: the shard itself and its new sibling.
+    Together they hold what the shard held, and refill as it did. Neither expires: see
+    `planner._expires_at_s`."""
     halves = {name: halve(cell.tokens_milli) for name, cell in bucket.cells.items()}
     if WCU in halves:
         # Writes are counted by item: the new one has not been written yet.
@@ -264,7 +265,7 @@ def split(bucket: Bucket) -> tuple[Bucket, Bucket]:
 
 
 def covers(bucket: Bucket, takes_milli: Mapping[str, int]) -> bool:
-    """Whether the balances, as they are, hold these amounts. Nothing asked never blocks."""
+    """Return whether the stored balances hold these amounts. An amount of zero never blocks."""
     cells = bucket.cells
     for name, amount_milli in takes_milli.items():
         if amount_milli and cells[name].tokens_milli < amount_milli:
@@ -290,7 +291,7 @@ def take_tokens(
 
 
 def credit(bucket: Bucket, name: str, amount_milli: int) -> Cell:
-    """Give tokens back, up to the ceiling; the consumption counter drops by all of it."""
+    """Give tokens back, up to the ceiling. The consumption counter drops by the whole amount."""
     cell = bucket.cells[name]
     tokens_milli = cell.tokens_milli + amount_milli
     consumed_milli = cell.consumed_milli - amount_milli
@@ -301,7 +302,7 @@ def credit(bucket: Bucket, name: str, amount_milli: int) -> Cell:
 
 
 def bucket_states(address: BucketAddress, bucket: Bucket) -> list[BucketState]:
-    """What users see of a bucket: one state for each limit that is theirs."""
+    """Return the states that users see of a bucket: one for each limit in force."""
     return [
         BucketState(
             address.entity_id,

@@ -76,12 +76,12 @@ _USERINFO = re.compile(r"(://|%3A%2F%2F)(?:(?!://|%3A%2F%2F).)*(@|%40)", re.I | 
 
 
 def _shown(value: object) -> str:
-    """A short text that can be printed and logged, whatever the value. A URL loses its user and
-    password: errors are logged, and logs are read by many."""
+    """Return a short text that can be logged, whatever the value. A URL loses user and password:
+    logs are read by many."""
     try:
         text = str(value)
     except Exception:
-        # Numbers can be too long to be printed, and anyone's objects may fail here.
+        # A number can be too long to be printed, and the objects of callers may fail here.
         text = f"<{type(value).__name__}>"
     text = _USERINFO.sub(r"\1***\2", text).encode("utf-8", "backslashreplace").decode()
     return text if len(text) <= _SHOWN_VALUE_CHARS else text[:_SHOWN_VALUE_CHARS] + "..."

@@ -19,7 +19,7 @@ MAX_LEVELS = 8
 
 
 class ConfigSlot(NamedTuple):
-    """One place where configuration is stored. None where the level has no such part."""
+    """The place of one configuration record. None where the level has no such part."""
 
     entity_id: str | None = None
     resource: str | None = None
@@ -30,12 +30,12 @@ SYSTEM_SLOT = ConfigSlot()
 
 
 def slots(entity_id: str, resource: str) -> Slots:
-    """The places that decide for this entity and resource, the strongest first."""
+    """Return the places that decide for an entity and a resource, the strongest first."""
     return own_slots(entity_id, resource) + shared_slots(resource)
 
 
 def own_slots(entity_id: str, resource: str) -> Slots:
-    """Those that are the entity's own."""
+    """Return the places that are the entity's own."""
     default = ConfigSlot(entity_id, DEFAULT_RESOURCE)
     if resource == DEFAULT_RESOURCE:
         return (default,)
@@ -44,7 +44,7 @@ def own_slots(entity_id: str, resource: str) -> Slots:
 
 @lru_cache(maxsize=4096)
 def shared_slots(resource: str) -> Slots:
-    """Those that it shares with all other entities."""
+    """Return the places that all entities share."""
     if resource == DEFAULT_RESOURCE:
         return (SYSTEM_SLOT,)
     return ConfigSlot(resource=resource), SYSTEM_SLOT
@@ -53,7 +53,7 @@ def shared_slots(resource: str) -> Slots:
 def decide(
     places: Sequence[ConfigSlot], stored: Mapping[ConfigSlot, LimiterConfig | None]
 ) -> tuple[tuple[Limit, ...] | None, ConfigSource | None]:
-    """The limits in force, and the level that said so. `places`: the strongest first."""
+    """Return the limits in force, and the level that set them. `places`: the strongest first."""
     for slot in places:
         config = stored.get(slot)
         if config is not None and config.limits:

@@ -1,8 +1,8 @@
-"""Ids of write operations, and what a bucket's memory of them proves.
+"""Operation ids are the idempotency keys of writes.
 
-An id starts with the time at which its write was planned. A bucket remembers the ids of
-its last few writes, newest first. When the answer to a write is lost, that memory tells
-whether the write landed, unless so many others have landed since that it was forgotten.
+An id starts with the time at which its write was planned. A bucket item remembers the ids of its
+last few writes, newest first. When the answer to a write is lost, this memory tells whether the
+write landed, unless so many other writes have landed since that its id was forgotten.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ class Landing(Enum):
 
 
 def operation_id(at_ms: int, suffix: str) -> str:
-    """An id that tells its time. The suffix makes it unique among all clients."""
+    """Return an id that tells its time. The suffix makes the id unique among all clients."""
     return f"{at_ms:011x}{suffix}"
 
 
 def planned_at_ms(operation: str) -> int:
-    """The time an id tells."""
+    """Return the time that an id tells."""
     return int(operation[:_TIME_DIGITS], 16)
 
 
 def landing(operation: str, bucket: Bucket | None, known: Collection[str] = ()) -> Landing:
-    """What the bucket's memory proves about this operation. `known` are operations that had
-    landed before this one was sent."""
+    """Return what the bucket's memory proves about an operation. `known`: operations that had
+    landed before the operation was sent."""
     if bucket is None:
         return Landing.LOST
     if operation in bucket.recent:
         return Landing.LANDED
     if len(bucket.recent) < REMEMBERED_OPERATIONS:
         return Landing.LOST
-    # A write that landed before ours was sent is still remembered: nothing that came after
-    # it, ours included, can have been forgotten.
+    # A write that landed before ours was sent is still remembered. So no later write, ours
+    # included, can have been forgotten.
     settled_ms = planned_at_ms(operation) - _SETTLED_AFTER_MS
     if any(other in known or planned_at_ms(other) < settled_ms for other in bucket.recent):
         return Landing.LOST

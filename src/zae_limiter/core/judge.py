@@ -1,8 +1,8 @@
-"""One decision behind every question: does this request fit, and if not, when will it?
+"""The judge decides whether a request fits a bucket, and if not, when it will.
 
-`acquire`, `consume`, `available` and `time_until_available` all ask here. Times are exact:
-waiting as long as the answer says, on an otherwise idle bucket, succeeds, and waiting one
-millisecond less does not.
+`acquire`, `consume`, `available` and `time_until_available` all ask the judge. Times are exact: on
+an otherwise idle bucket, a request that waits as long as the decision says succeeds, and one that
+waits a millisecond less does not.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ NEVER = math.inf
 
 
 class Decision(NamedTuple):
-    """How long each requested limit makes the request wait, in milliseconds; 0 is now."""
+    """A decision says how long each limit makes the request wait, in milliseconds; 0 is now."""
 
     waits_ms: Mapping[str, float]
 
     @property
     def fits(self) -> bool:
-        """True when nothing has to be waited for."""
+        """True when the request need not wait."""
         return not any(self.waits_ms.values())
 
     @property
     def wait_ms(self) -> float:
-        """How long until all of it fits; infinite when some part never will."""
+        """The time until the whole request fits; infinite when some part never will."""
         return max(self.waits_ms.values(), default=0)
 
 
@@ -70,7 +70,7 @@ def _shards_wait_ms(shards: Sequence[Bucket], name: str, amount_milli: int) -> f
         return 0
     if amount_milli > sum(shard.ceiling_milli(name) for shard in shards):
         return NEVER
-    # Each shard stops at a ceiling of its own, so the sum is no line: search for the moment.
+    # Each shard stops at its own ceiling, so the sum is no straight line: search for the moment.
     until_full_ms = max(time_to_fill_ms(shard, name) for shard in shards)
     return bisect_left(
         range(until_full_ms),
@@ -80,7 +80,7 @@ def _shards_wait_ms(shards: Sequence[Bucket], name: str, amount_milli: int) -> f
 
 
 def _held_milli(shards: Sequence[Bucket], name: str, elapsed_ms: int) -> int:
-    """What the shards will hold together."""
+    """Return the sum of what the shards will hold."""
     then = (refill(shard, shard.refilled_at_ms + elapsed_ms) for shard in shards)
     return sum(shard.cells[name].tokens_milli for shard in then)
 
@@ -92,7 +92,7 @@ def statuses(
     limits: LimitSet,
     takes_milli: Mapping[str, int],
 ) -> list[LimitStatus]:
-    """How each limit stands towards the request, the ones it does not ask included."""
+    """Return the status of each limit towards the request, also of limits that it does not ask."""
     waits_ms = judge_shards(shards, takes_milli).waits_ms
     return [
         LimitStatus(

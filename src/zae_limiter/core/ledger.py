@@ -1,7 +1,7 @@
-"""What a lease took, and from which address.
+"""A ledger records what a lease took, and from which addresses.
 
-A ledger never guesses: settling and refunding are computed from what it recorded, at the
-addresses where it was recorded.
+Corrections and refunds are computed from these records, at the recorded addresses, and from nothing
+else. So a refund cannot reach a bucket that was not charged.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from .limit import MILLI
 
 @dataclass(slots=True)
 class Entry:
-    """One bucket that was charged.
+    """An entry is a charge of one bucket item.
 
-    `limit_names`: the limits it had then. `later_names`: those it had at further charges.
+    `limit_names`: the limits of the item at its first charge. `later_names`: its limits at further
+    charges.
     """
 
     address: BucketAddress
@@ -27,7 +28,7 @@ class Entry:
     later_names: frozenset[str] = frozenset()
 
     def absorb(self, further: Entry) -> None:
-        """Add a further charge of the same bucket, which may carry other limits by now."""
+        """Add a further charge of the bucket item, which may carry other limits by now."""
         self.later_names |= further.limit_names
         _add(self.charged_milli, further.charged_milli)
         self.acquires += further.acquires
@@ -35,13 +36,13 @@ class Entry:
 
 @dataclass(slots=True)
 class Ledger:
-    """All buckets one lease has charged, and the corrections it has been told of since."""
+    """A ledger holds the charges of a lease, and the corrections that are still to be written."""
 
     entries: list[Entry] = field(default_factory=list)
     pending_milli: dict[str, int] = field(default_factory=dict)
 
     def absorb(self, further: Ledger) -> None:
-        """Add what a further charge took, at addresses old and new."""
+        """Add the entries of a further charge, at addresses old and new."""
         held = {entry.address: entry for entry in self.entries}
         for entry in further.entries:
             if entry.address in held:
@@ -54,7 +55,7 @@ class Ledger:
         _add(self.pending_milli, {name: delta * MILLI for name, delta in deltas.items()})
 
     def corrections(self) -> Iterator[tuple[BucketAddress, dict[str, int]]]:
-        """What has to be written at each address for the corrections to hold."""
+        """Yield the corrections to write, address by address."""
         if len(self.entries) == 1 and self.pending_milli.keys() <= self.entries[0].limit_names:
             due_milli = {name: delta for name, delta in self.pending_milli.items() if delta}
             if due_milli:
@@ -71,8 +72,8 @@ class Ledger:
                 yield entries[0].address, rest_milli
 
     def _due_milli(self, entries: Sequence[Entry]) -> dict[str, int]:
-        """The corrections that concern a bucket. Of a limit that it did not have when it was
-        first charged, it gives back no more than was taken since."""
+        """Return the corrections that concern a bucket. Of a limit that the bucket did not have at
+        its first charge, no more is given back than was taken since."""
         names = _names(entries)
         due_milli = {name: delta for name, delta in self.pending_milli.items() if name in names}
         for name in due_milli.keys() - entries[0].limit_names:
@@ -81,14 +82,14 @@ class Ledger:
         return due_milli
 
     def _buckets(self) -> Iterable[list[Entry]]:
-        """The entries of each bucket; more than one where several of its shards were charged."""
+        """Return the entries of each bucket; several where several of its shards were charged."""
         grouped: dict[BucketAddress, list[Entry]] = {}
         for entry in self.entries:
             grouped.setdefault(entry.address.home, []).append(entry)
         return grouped.values()
 
     def refunds(self) -> Iterator[tuple[BucketAddress, dict[str, int], int]]:
-        """What has to be given back at each address, and how many acquires with it."""
+        """Yield the refunds to write, address by address, with the acquires to take back."""
         for entry in self.entries:
             deltas_milli = {name: -taken for name, taken in entry.charged_milli.items() if taken}
             if deltas_milli or entry.acquires:
@@ -96,7 +97,7 @@ class Ledger:
 
     @property
     def consumed(self) -> dict[str, int]:
-        """Whole tokens by limit name over all buckets, corrections included."""
+        """The whole tokens that all buckets gave, by limit name, corrections included."""
         total: dict[str, int] = {}
         for entries in self._buckets():
             for entry in entries:
@@ -106,12 +107,12 @@ class Ledger:
 
 
 def _names(entries: Iterable[Entry]) -> frozenset[str]:
-    """The limits of a bucket, as any of its items has carried them."""
+    """Return the limits that any item of a bucket has carried."""
     return frozenset().union(*(entry.limit_names | entry.later_names for entry in entries))
 
 
 def _returned_here(entry: Entry, rest_milli: dict[str, int]) -> dict[str, int]:
-    """Give back at a shard what was taken there, and no more; the rest stays to be written."""
+    """Give back at a shard no more than was taken there; the rest stays to be written."""
     deltas_milli = {}
     for name, delta in rest_milli.items():
         here_milli = -min(-delta, entry.charged_milli.get(name, 0)) if delta < 0 else 0

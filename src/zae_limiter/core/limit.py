@@ -29,7 +29,7 @@ class LimitName:
 
 @dataclass(frozen=True)
 class Limit:
-    """A token bucket: it holds at most `capacity` and gains `refill_amount` every
+    """A limit holds at most `capacity` tokens and gains `refill_amount` of them in every
     `refill_period_seconds`, continuously.
 
         Limit.per_minute("rpm", 100)              # 100 at once, 100 per minute
@@ -86,7 +86,7 @@ class Limit:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Limit:
-        """The inverse of `to_dict`."""
+        """Return the limit of which `to_dict` made this."""
         return cls(
             data["name"],
             data["capacity"],
@@ -95,7 +95,7 @@ class Limit:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The four fields."""
+        """Return the four fields."""
         return {
             "name": self.name,
             "capacity": self.capacity,
@@ -110,13 +110,13 @@ class Limit:
 
     @property
     def seconds_to_fill(self) -> float:
-        """How long an empty bucket takes to be full."""
+        """The time in which an empty bucket becomes full."""
         return seconds_to_fill(self.capacity, self.refill_amount, self.refill_period_seconds)
 
 
 @dataclass
 class BucketState:
-    """One limit of one bucket, in millitokens."""
+    """The state of one limit of one bucket, in millitokens."""
 
     entity_id: str
     resource: str
@@ -165,9 +165,9 @@ def _positive(field: str, value: object, maximum: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LimitSet:
-    """Limits that are enforced together, and the fingerprint that buckets are stamped with.
+    """Limits that are enforced together, with the fingerprint that bucket items are stamped with.
 
-    `seconds_to_fill` is the time in which the slowest of them fills.
+    `seconds_to_fill`: the time in which the slowest limit fills.
     """
 
     limits: tuple[Limit, ...]
@@ -178,7 +178,7 @@ class LimitSet:
 
     @classmethod
     def of(cls, limits: Iterable[Limit]) -> LimitSet:
-        """The set of these limits; their order does not matter."""
+        """Return the set of these limits; their order does not matter."""
         return _limit_set(tuple(limits))
 
 
@@ -198,7 +198,7 @@ def _limit_set(limits: tuple[Limit, ...]) -> LimitSet:
 
 
 def validate_limits(limits: Sequence[Limit], field: str = "limits") -> tuple[Limit, ...]:
-    """At least one limit, each named once."""
+    """Check that there is at least one limit, and that no name occurs twice."""
     if isinstance(limits, Limit) or not isinstance(limits, Sequence):
         raise ValidationError(field, limits, "must be a list of Limit")
     for limit in limits:

@@ -1,4 +1,4 @@
-"""What users see: entities, bucket and limit states, usage, capacity, configuration."""
+"""The records that users see: entities, limit states, usage, capacity, configuration."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ConfigLevel = Literal["system", "resource", "entity"]
 
 
 class OnUnavailable(Enum):
-    """What `acquire` does while the store cannot answer."""
+    """The two ways in which `acquire` may act while the store cannot answer."""
 
     ALLOW = "allow"
     BLOCK = "block"
@@ -34,18 +34,18 @@ class Entity:
 
     @property
     def is_parent(self) -> bool:
-        """True when it has no parent of its own."""
+        """True when the entity has no parent of its own."""
         return self.parent_id is None
 
     @property
     def is_child(self) -> bool:
-        """True when it has a parent."""
+        """True when the entity has a parent."""
         return self.parent_id is not None
 
 
 @dataclass
 class LimitStatus:
-    """One limit of one entity, as a decision found it."""
+    """The status of one limit of one entity towards a request."""
 
     entity_id: str
     resource: str
@@ -58,13 +58,13 @@ class LimitStatus:
 
     @property
     def deficit(self) -> int:
-        """How many tokens were missing."""
+        """The number of tokens that were missing."""
         return max(0, self.requested - self.available)
 
 
 @dataclass(frozen=True)
 class LimiterConfig:
-    """What is stored at one level. None means: not said at this level.
+    """The configuration of one level. None means: not set at this level.
 
     Only the system level holds `on_unavailable`, `auto_update` and `strict_version`.
     `config_version` counts the changes of the record; it is never written by hand.
@@ -81,7 +81,7 @@ class LimiterConfig:
             object.__setattr__(self, "limits", tuple(self.limits))
 
     def to_dict(self) -> dict[str, Any]:
-        """What is said, JSON-ready."""
+        """Return the fields that are set, JSON-ready."""
         limits = None if self.limits is None else [limit.to_dict() for limit in self.limits]
         said = {
             "limits": limits,
@@ -95,7 +95,7 @@ class LimiterConfig:
 
 @dataclass
 class UsageSnapshot:
-    """What one entity used of one resource in one window."""
+    """The usage of one resource by one entity in one window."""
 
     entity_id: str
     resource: str
@@ -108,7 +108,7 @@ class UsageSnapshot:
 
 @dataclass
 class UsageSummary:
-    """Several snapshots, added up."""
+    """The sum and the average of several snapshots."""
 
     snapshot_count: int
     total: dict[str, int]
@@ -119,7 +119,7 @@ class UsageSummary:
 
 @dataclass
 class EntityCapacity:
-    """One entity's part of a resource's capacity."""
+    """The part of a resource's capacity that one entity has."""
 
     entity_id: str
     capacity: int
@@ -129,7 +129,7 @@ class EntityCapacity:
 
 @dataclass
 class ResourceCapacity:
-    """One limit of one resource over all entities that have a bucket."""
+    """The capacity of one limit of a resource, over all entities that have a bucket."""
 
     resource: str
     limit_name: str
@@ -141,7 +141,7 @@ class ResourceCapacity:
 
 @dataclass(frozen=True)
 class BackendCapabilities:
-    """What a store can do."""
+    """The capabilities of a store."""
 
     supports_audit_logging: bool = False
     supports_usage_snapshots: bool = False
@@ -152,7 +152,7 @@ class BackendCapabilities:
 
 @dataclass
 class CacheStats:
-    """How the configuration cache has been doing, and how many refusals needed no call."""
+    """Hits and misses of the configuration cache, and the number of refusals without a call."""
 
     hits: int
     misses: int
@@ -161,7 +161,7 @@ class CacheStats:
     local_rejections: int = 0
 
     def as_dict(self) -> dict[str, float]:
-        """JSON-ready."""
+        """Return the numbers, JSON-ready."""
         return {
             "hits": self.hits,
             "misses": self.misses,

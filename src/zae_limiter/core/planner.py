@@ -1,4 +1,4 @@
-"""From a bucket image to the next write. Decisions are values; nothing is sent here."""
+"""The planner chooses the next write, given an image of the bucket. It sends nothing."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from .validation import WCU
 from .writes import Create, Fill, Refill, Take, Write
 
 _STOCK_MS = 500
-# How long after a refill it is put off: about as long as many who meet at a bucket see the same
-# one, and not so long that its own writes, which are counted by refills, go unnoticed.
+# A taking counts on what was gained for at most so long after a refill. Without this bound, the
+# item's own writes would go uncounted: only a refill credits and checks their allowance.
 _UNREFILLED_FOR_MS = 1000
 
 
 class Intent(NamedTuple):
-    """What a caller wants from one bucket, and how the bucket should be stamped.
+    """An intent says what a caller wants from one bucket, and how the bucket is to be stamped.
 
-    `metered`: the bucket counts its own writes too (`bucket.WCU_CELL`).
+    `metered`: the bucket counts its own writes, too (`bucket.WCU_CELL`).
     """
 
     limits: LimitSet
@@ -50,11 +50,11 @@ class Crowded:
 
 
 def plan_first(intent: Intent, image: Bucket | None, operation: str, now_ms: int) -> Write:
-    """The write to begin with, from the last image this process has seen, if any.
+    """Return the write to begin with, from the last image that this process has seen, if any.
 
-    An image that is out of date costs a second call at most: the store refuses what does
-    not fit its bucket, and answers with it. A bucket that nobody here has seen is probably
-    full: most are, most of the time.
+    A stale image costs a second call at most: the store refuses a write that does not fit its
+    bucket item, and answers with the item. A bucket without an image is guessed to be full: most
+    buckets are, most of the time.
     """
     if image is None or image.fingerprint != intent.limits.fingerprint:
         guess = full_bucket(intent.limits, 0, metered=intent.metered)
@@ -85,7 +85,7 @@ def _take_unseen(intent: Intent, guess: Bucket, operation: str, now_ms: int) -> 
 
 
 def _roofs_milli(intent: Intent, bucket: Bucket, now_ms: int) -> dict[str, int]:
-    """What each limit may hold at the bucket's refill time and not be full by now."""
+    """Return the roof of each limit that is charged."""
     since_ms = bucket.refilled_at_ms
     until_ms = max(since_ms, now_ms)
     known = bucket.cells.keys() - {WCU}
@@ -97,7 +97,7 @@ def _roofs_milli(intent: Intent, bucket: Bucket, now_ms: int) -> dict[str, int]:
 
 
 def plan_create(intent: Intent, operation: str, now_ms: int) -> Create | Short:
-    """For a bucket that does not exist: it starts full."""
+    """Plan on no bucket: a new one starts full."""
     full = full_bucket(intent.limits, now_ms, metered=intent.metered)
     fresh = stamped(intent, full, now_ms)
     if not covers(fresh, intent.takes_milli):
@@ -108,7 +108,7 @@ def plan_create(intent: Intent, operation: str, now_ms: int) -> Create | Short:
 def plan(
     intent: Intent, bucket: Bucket, operation: str, now_ms: int
 ) -> Take | Fill | Refill | Short | Crowded:
-    """For a bucket of which an image is known."""
+    """Plan on an image of the bucket."""
     planned = _plan_take(intent, bucket, operation, now_ms) or _plan_fill(
         intent, bucket, operation, now_ms
     )
@@ -127,8 +127,8 @@ def plan(
 
 
 def _plan_fill(intent: Intent, bucket: Bucket, operation: str, now_ms: int) -> Fill | None:
-    """A taking from a full bucket that does not depend on who used it last, if that was a while
-    ago and they took about as much."""
+    """Plan to take from a bucket that is full by now, whichever client used it last. That client is
+    assumed to have taken about as much as this one, and a while ago."""
     if bucket.dormant or not carries(bucket, intent.limits, metered=intent.metered):
         return None
     takes_milli = intent.takes_milli
@@ -170,15 +170,15 @@ def _usual_gap_ms(intent: Intent, bucket: Bucket, rates: Mapping[str, Rate]) -> 
 
 
 def _unmetered(intent: Intent) -> Intent:
-    """The intent, without what it pays for its own write."""
+    """Return the intent without what it pays for its own write."""
     takes_milli = {name: n for name, n in intent.takes_milli.items() if name != WCU}
     return intent._replace(takes_milli=takes_milli)
 
 
 def _gains_by_a_split(bucket: Bucket, takes_milli: Mapping[str, int]) -> bool:
-    """Whether two items could be written more often than one. Not if there are as many as there
-    may be, nor if this one holds less of what is asked than it gains in a while: then its limits
-    are what holds callers back, and pieces would only have to be put together again."""
+    """Return whether a split lets the bucket be written more often. A bucket with the most shards
+    cannot be split. An item that holds less than it gains in a while is held back by its limits,
+    not by its writes, and its pieces would only have to be put together again."""
     return bucket.shard_count < MAX_SHARDS and all(
         cell.tokens_milli >= bucket.rate(name).most_gain_milli(0, _STOCK_MS)
         for name, cell in bucket.cells.items()
@@ -187,7 +187,7 @@ def _gains_by_a_split(bucket: Bucket, takes_milli: Mapping[str, int]) -> bool:
 
 
 def _plan_take(intent: Intent, bucket: Bucket, operation: str, now_ms: int) -> Take | None:
-    """A taking that leaves the refill time alone, if it is allowed and the balance is there."""
+    """Plan a taking that leaves the refill time alone, if the bounds and the balance allow it."""
     if bucket.fingerprint != intent.limits.fingerprint or bucket.is_expired(now_ms):
         return None
     since_ms = bucket.refilled_at_ms
@@ -225,7 +225,7 @@ def _plan_take(intent: Intent, bucket: Bucket, operation: str, now_ms: int) -> T
 def _plan_take_gained(
     intent: Intent, bucket: Bucket, roofs_milli: Mapping[str, int], operation: str, now_ms: int
 ) -> Take | None:
-    """A taking of what was gained since the last refill, too."""
+    """Plan a taking that counts on what was gained since the last refill."""
     since_ms = bucket.refilled_at_ms
     until_ms = max(since_ms, now_ms)
     if until_ms - since_ms > _UNREFILLED_FOR_MS or not _outlasts(intent, bucket, now_ms):
@@ -252,21 +252,21 @@ def _plan_take_gained(
 
 
 def _outlasts(intent: Intent, bucket: Bucket, now_ms: int) -> bool:
-    """Whether the item stays until it would be full, were it empty now."""
+    """Return whether the item lives until it would be full, were it empty now."""
     if bucket.expires_at_s is None:
         return True
     return now_ms + intent.limits.seconds_to_fill * 1000 <= bucket.expires_at_s * 1000
 
 
 def plan_restamp(intent: Intent, bucket: Bucket, operation: str, now_ms: int) -> Refill:
-    """Put the intent's limits in force and take nothing."""
+    """Plan to put the intent's limits in force, and to take nothing."""
     current = at(bucket, intent.limits, now_ms, metered=intent.metered)
     after = stamped(intent, current, now_ms)
     return Refill(operation, now_ms, bucket, after)
 
 
 def stamped(intent: Intent, bucket: Bucket, now_ms: int) -> Bucket:
-    """The bucket with the intent's owner and lifetime."""
+    """Return the bucket with the intent's owner and lifetime."""
     expires_at_s = _expires_at_s(intent, bucket.shard_count, now_ms)
     if expires_at_s is not None:
         expires_at_s = max(expires_at_s, useful_until_s(bucket))
@@ -277,14 +277,15 @@ def stamped(intent: Intent, bucket: Bucket, now_ms: int) -> Bucket:
 
 
 def _expires_at_s(intent: Intent, shard_count: int, now_ms: int) -> int | None:
-    """The end of an item's lifetime. One of a bucket that was split lives on: if it went before
-    the others, the bucket would come back larger than it was."""
+    """Return the end of an item's lifetime. A shard has none: if one shard expired before its
+    siblings, the bucket would come back larger than it was."""
     ttl_seconds = intent.ttl_seconds if shard_count == 1 else None
     return None if ttl_seconds is None else -(-now_ms // 1000) + ttl_seconds
 
 
 def plan_outlasting(bucket: Bucket, operation: str, now_ms: int) -> Refill | None:
-    """A longer lifetime for an item that would go before its debt is paid, and come back full."""
+    """Plan a longer lifetime for an item that would expire before its debt is paid. Without this,
+    the bucket would come back full."""
     until_s = useful_until_s(bucket)
     if bucket.expires_at_s is None or bucket.expires_at_s >= until_s:
         return None
@@ -292,8 +293,8 @@ def plan_outlasting(bucket: Bucket, operation: str, now_ms: int) -> Refill | Non
 
 
 def useful_until_s(bucket: Bucket) -> int:
-    """When the item will be as good as a new one, as far as its lifetime does not see to that:
-    that is reckoned for limits in force, and from empty to full."""
+    """Return when debts are paid and dormant limits are full: from then on the item is as good as a
+    new one. The usual lifetime only lasts from empty to full, for limits in force."""
     open_ms = [
         time_to_fill_ms(bucket, name)
         for name, cell in bucket.cells.items()

@@ -5,8 +5,8 @@ division, so that nothing is lost however often a limit is refilled:
 
     added, remainder' = divmod(elapsed * amount + remainder, period)
 
-A kind of limit is a kind of gain. Whoever adds one gives it the methods of `Rate`, and teaches
-`core.validation` what its numbers may be; planner, judge and stores stay as they are.
+A kind of limit is a kind of gain: a type with the methods of `Rate`, and bounds of its numbers in
+`core.validation`. Planner, judge and stores know nothing else of it.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class Rate(NamedTuple):
     period_ms: int
 
     def part(self, shard: int, shard_count: int) -> Rate:
-        """The gain of one shard of the limit."""
+        """Return the gain of one shard of the limit."""
         return _part(self, shard, shard_count)
 
     def refill(
         self, tokens_milli: int, remainder: int, since_ms: int, until_ms: int
     ) -> tuple[int, int]:
-        """Balance and remainder after the gain of this time."""
+        """Return balance and remainder after the gain of this time."""
         ceiling_milli, amount_milli, period_ms = self
         added, rest = divmod((until_ms - since_ms) * amount_milli + remainder, period_ms)
         if tokens_milli + added < ceiling_milli:
@@ -42,24 +42,24 @@ class Rate(NamedTuple):
         return ceiling_milli, 0
 
     def least_gain_milli(self, since_ms: int, until_ms: int) -> int:
-        """What is gained in this time for certain: the remainder is taken for zero."""
+        """Return the gain of this time if the remainder was zero: the least that it can be."""
         return (until_ms - since_ms) * self.amount_milli // self.period_ms
 
     def most_gain_milli(self, since_ms: int, until_ms: int) -> int:
-        """What is gained in this time at most: the remainder is taken for a period less one."""
+        """Return the gain of this time if the remainder was a period less one: the most."""
         return -(-(until_ms - since_ms) * self.amount_milli // self.period_ms)
 
     def time_to_gain_ms(self, gain_milli: int, remainder: int = 0) -> int:
-        """The first millisecond by which this much has been gained, the ceiling aside."""
+        """Return the first millisecond by which this much has been gained, the ceiling aside."""
         missing = gain_milli * self.period_ms - remainder
         return -(-missing // self.amount_milli) if missing > 0 else 0
 
     def roof_milli(self, since_ms: int, until_ms: int) -> int:
-        """The most that a limit may have held at `since_ms` and not be full at `until_ms`."""
+        """Return the most to hold at `since_ms` without being full at `until_ms`."""
         return self.ceiling_milli - self.most_gain_milli(since_ms, until_ms) - 1
 
     def floor_milli(self, since_ms: int, until_ms: int) -> int:
-        """The least that a limit must have held at `since_ms` to be full at `until_ms`."""
+        """Return the least to hold at `since_ms` for being full at `until_ms`."""
         return self.ceiling_milli - self.least_gain_milli(since_ms, until_ms)
 
 
@@ -76,15 +76,15 @@ rate_of = lru_cache(maxsize=4096)(Rate)
 
 
 def rescale_remainder(remainder: int, old: Rate, new: Rate) -> int:
-    """The remainder under another rate: it is a part of a millitoken, counted in periods."""
+    """Return a remainder under another rate. A remainder is a part of a millitoken, in periods."""
     return remainder * new.period_ms // old.period_ms
 
 
 def tokens_per_second(refill_amount: int, refill_period_seconds: int) -> float:
-    """The speed of a refill, for people."""
+    """Return the speed of a refill, for people."""
     return refill_amount / refill_period_seconds
 
 
 def seconds_to_fill(capacity: int, refill_amount: int, refill_period_seconds: int) -> float:
-    """The time in which an empty bucket becomes full."""
+    """Return the time in which an empty bucket becomes full."""
     return capacity / tokens_per_second(refill_amount, refill_period_seconds)

@@ -12,13 +12,13 @@ MAX_SHARDS = 32
 
 
 def halve(amount_milli: int) -> tuple[int, int]:
-    """The lower sibling's part and the upper sibling's; negative amounts (debt) too."""
+    """Return the lower and the upper sibling's part, of a debt, too."""
     upper = amount_milli // 2
     return amount_milli - upper, upper
 
 
 def share(capacity_milli: int, shard: int, shard_count: int) -> int:
-    """The part of the capacity that belongs to this shard."""
+    """Return the part of the capacity that belongs to a shard."""
     assert 0 <= shard < shard_count <= MAX_SHARDS
     part = capacity_milli
     count = 1
@@ -29,19 +29,21 @@ def share(capacity_milli: int, shard: int, shard_count: int) -> int:
 
 
 def sibling(shard: int, shard_count: int) -> int:
-    """The shard that a split of this one creates."""
+    """Return the shard that a split creates."""
     assert 0 <= shard < shard_count < MAX_SHARDS
     return shard + shard_count
 
 
 def owner(shard: int, counts: Mapping[int, int]) -> int | None:
-    """Which of the items with these counts holds the part that would be this shard's; None when
-    that part is missing. Item *i* of *n* stands for all shards that are *i* modulo *n*."""
+    """Return the item that holds a shard's part; None when that part is missing.
+
+    `counts`: the shard count of each item. Item *i* of *n* stands for all shards that are *i* modulo *n*.
+    """
     return next((i for i, count in counts.items() if shard % count == i), None)
 
 
 def free_count(shard: int, counts: Mapping[int, int]) -> int:
-    """The count of a missing shard: the largest part that overlaps none of the items'."""
+    """Return the count of a missing shard: the largest part that overlaps none of the items."""
     assert owner(shard, counts) is None
     count = 1 << shard.bit_length()
     while any((shard - i) % min(count, n) == 0 for i, n in counts.items()):
@@ -50,5 +52,5 @@ def free_count(shard: int, counts: Mapping[int, int]) -> int:
 
 
 def sums_to_one(shard_counts: Iterable[int]) -> bool:
-    """Whether items with these counts are all there is of a bucket: their parts sum to one."""
+    """Return whether the parts of items with these counts sum to one whole bucket."""
     return sum(MAX_SHARDS // count for count in shard_counts) == MAX_SHARDS

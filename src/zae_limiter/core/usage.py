@@ -1,4 +1,4 @@
-"""Usage: what a write consumed, and how hours add up to windows."""
+"""Usage: the consumption of writes, and hours added up to windows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class UsageCounts:
     events: int = 0
 
     def add(self, other: UsageCounts) -> None:
-        """Count these too."""
+        """Add other counts to these."""
         mine = self.consumed_milli
         for name, amount_milli in other.consumed_milli.items():
             mine[name] = mine.get(name, 0) + amount_milli
@@ -31,7 +31,7 @@ class UsageCounts:
 
 
 def consumption(before: Bucket | None, after: Bucket) -> UsageCounts:
-    """What the write between these two images consumed; negative where it gave back."""
+    """Return the consumption of the write between two images; negative where it gave back."""
     seen = {} if before is None else before.cells
     consumed_milli = {}
     for name, cell in after.cells.items():
@@ -44,7 +44,7 @@ def consumption(before: Bucket | None, after: Bucket) -> UsageCounts:
 
 @dataclass(frozen=True, slots=True)
 class UsageHour:
-    """What one entity used of one resource in one hour."""
+    """The usage of one resource by one entity in one hour."""
 
     entity_id: str
     resource: str
@@ -53,7 +53,7 @@ class UsageHour:
 
 
 def snapshots(hours: Iterable[UsageHour], window: WindowType | None) -> list[UsageSnapshot]:
-    """The windows that these hours fill, newest first. All window types when none is named."""
+    """Return the windows that these hours fill, newest first; of all types when none is named."""
     wanted = WINDOW_TYPES if window is None else (window,)
     kept = list(hours)
     found = [snapshot for each in wanted for snapshot in _windows(kept, each)]
@@ -86,7 +86,7 @@ def _windows(hours: Iterable[UsageHour], window: WindowType) -> Iterator[UsageSn
 
 
 def summarize(found: Iterable[UsageSnapshot]) -> UsageSummary:
-    """Totals, and averages over the snapshots that have the limit."""
+    """Return totals, and averages over the snapshots that have the limit."""
     total: dict[str, int] = {}
     seen: dict[str, int] = {}
     starts: list[str] = []

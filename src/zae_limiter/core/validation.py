@@ -69,7 +69,7 @@ def _check(rule: _Rule, field: str, value: object) -> str:
 
 
 def _printable(value: str) -> str:
-    """Lone surrogates cannot be encoded, so they could not even be logged."""
+    """Return the text without lone surrogates, which could not even be logged."""
     return value.encode("utf-8", "backslashreplace").decode()
 
 
@@ -81,37 +81,37 @@ _resource = lru_cache(maxsize=1024)(partial(_check, _RESOURCE))
 
 
 def validate_identifier(value: str, field: str = "entity_id") -> str:
-    """An entity id, parent id or principal."""
+    """Check an entity id, a parent id or a principal."""
     is_valid = type(value) is str and len(value) <= _IDENTIFIER.max_chars and _is_identifier(value)
     return value if is_valid else _check(_IDENTIFIER, field, value)
 
 
 def validate_limit_name(value: str, field: str = "name") -> str:
-    """The name of a limit; `wcu` is reserved for the limiter itself."""
+    """Check the name of a limit; `wcu` is reserved for the limiter itself."""
     if value == WCU:
         raise InvalidNameError(field, value, f"'{WCU}' is a reserved limit name")
     return _limit_name(field, value) if type(value) is str else _check(_LIMIT_NAME, field, value)
 
 
 def validate_resource(value: str, field: str = "resource") -> str:
-    """The name of a resource."""
+    """Check the name of a resource."""
     return _resource(field, value) if type(value) is str else _check(_RESOURCE, field, value)
 
 
 def validate_config_resource(value: str, field: str = "resource") -> str:
-    """A resource name, or `_default_` for all resources of an entity."""
+    """Check a resource name, or `_default_` for all resources of an entity."""
     return value if value == DEFAULT_RESOURCE else validate_resource(value, field)
 
 
 def validate_namespace(value: str, field: str = "namespace") -> str:
-    """The name of a namespace; `_` is the registry's own."""
+    """Check the name of a namespace; `_` is the registry's own."""
     if value == RESERVED_NAMESPACE:
         raise InvalidNameError(field, value, "reserved for system use")
     return _check(_NAMESPACE, field, value)
 
 
 def validate_stack_name(value: str, field: str = "name") -> str:
-    """The name of a stack and of its table, as CloudFormation and DynamoDB take it."""
+    """Check the name of a stack and of its table, as CloudFormation and DynamoDB take it."""
     if not isinstance(value, str):
         raise ValidationError(field, value, f"must be a string, not {type(value).__name__}")
     reason = _stack_name_problem(value)
@@ -134,7 +134,7 @@ def _stack_name_problem(value: str) -> str | None:
 
 
 def validate_principal(value: str | None) -> str | None:
-    """Who made a change: an ARN as it is, anything else an identifier."""
+    """Check the author of a change: any ARN, or an identifier."""
     if value is None:
         return None
     if str(value).startswith("arn:"):
@@ -143,7 +143,7 @@ def validate_principal(value: str | None) -> str | None:
 
 
 def validate_text(field: str, value: object) -> str:
-    """Free text that must survive storage: a string, encodable, of bounded length."""
+    """Check free text that must survive storage: a string, encodable, of bounded length."""
     if not isinstance(value, str):
         raise ValidationError(field, value, f"must be a string, not {type(value).__name__}")
     if len(value) > _MAX_TEXT_CHARS:
@@ -154,7 +154,7 @@ def validate_text(field: str, value: object) -> str:
 
 
 def validate_metadata(metadata: Mapping[str, str] | None) -> dict[str, str]:
-    """String to string, bounded."""
+    """Check metadata: strings to strings, bounded."""
     if metadata is None:
         return {}
     if not isinstance(metadata, Mapping):
@@ -168,7 +168,7 @@ def validate_metadata(metadata: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def validate_amount(field: str, value: object, *, signed: bool = False) -> int:
-    """A whole number of tokens; negative only where a signed delta is meant."""
+    """Check a whole number of tokens; negative only where a signed delta is meant."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValidationError(field, value, f"must be an integer, not {type(value).__name__}")
     if value < 0 and not signed:
@@ -179,12 +179,12 @@ def validate_amount(field: str, value: object, *, signed: bool = False) -> int:
 
 
 def validate_consume(consume: Mapping[str, int], field: str = "consume") -> Mapping[str, int]:
-    """What a call costs: limit names to whole, non-negative amounts."""
+    """Check the cost of a call: limit names to whole, non-negative amounts."""
     if type(consume) is not dict and not isinstance(consume, Mapping):
         raise ValidationError(field, consume, "must be a mapping of limit names to amounts")
     for name, amount in consume.items():
         validate_limit_name(name, field)
-        # The common case is decided here, so that a message is only made for the others.
+        # Every acquire passes here: a message is only built where the amount is wrong.
         if type(amount) is not int or not 0 <= amount <= MAX_AMOUNT:
             validate_amount(f"{field}[{name!r}]", amount)
     return consume

@@ -12,28 +12,28 @@ _KEY_FORMAT = {"hourly": "%Y-%m-%dT%H:00:00Z", "daily": "%Y-%m-%d", "monthly": "
 
 
 def iso(moment: datetime) -> str:
-    """`YYYY-MM-DDTHH:MM:SSZ`."""
+    """Return a moment as `YYYY-MM-DDTHH:MM:SSZ`."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def iso_ms(at_ms: int) -> str:
-    """The same, from milliseconds since the epoch."""
+    """Return milliseconds since the epoch as `YYYY-MM-DDTHH:MM:SSZ`."""
     return iso(datetime.fromtimestamp(at_ms // 1000, UTC))
 
 
 def parse_iso(text: str) -> datetime:
-    """The moment an ISO string names; a naive one is UTC."""
+    """Return the moment that an ISO string names; a naive moment is UTC."""
     moment = datetime.fromisoformat(text)
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def hour_start_ms(at_ms: int) -> int:
-    """The start of the hour."""
+    """Return the start of the hour."""
     return at_ms - at_ms % HOUR_MS
 
 
 def window_start(window: WindowType, at_ms: int) -> datetime:
-    """The start of the window that holds this moment."""
+    """Return the start of the window that holds a moment."""
     moment = datetime.fromtimestamp(at_ms // 1000, UTC).replace(minute=0, second=0)
     if window == "daily":
         return moment.replace(hour=0)
@@ -43,7 +43,7 @@ def window_start(window: WindowType, at_ms: int) -> datetime:
 
 
 def window_end(window: WindowType, start: datetime) -> datetime:
-    """The start of the next window."""
+    """Return the start of the next window."""
     if window == "hourly":
         return start + timedelta(hours=1)
     if window == "daily":
@@ -52,5 +52,5 @@ def window_end(window: WindowType, start: datetime) -> datetime:
 
 
 def window_key(window: WindowType, start: datetime) -> str:
-    """A key that no window of another type has."""
+    """Return a key that no window of another type has."""
     return start.strftime(_KEY_FORMAT[window])

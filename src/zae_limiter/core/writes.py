@@ -66,15 +66,15 @@ class Take(NamedTuple):
 
 
 class Refill(NamedTuple):
-    """Go from `before` to `after`.
+    """Go from `before` to `after`, as an optimistic lock.
 
-    The item may have changed since `before` was read. What the write adds and takes is
-    the difference of the two images, and it applies only if
-      rf     nobody else has refilled or restamped the item meanwhile,
+    The item may have changed since `before` was read. The write adds and takes the difference
+    of the two images, and applies only if
+      rf     no other client has refilled or restamped the item meanwhile,
       floor  every limit that is charged or lowered stays at zero or above,
-      roof   no limit holds more than `before` did, so the ceiling still holds after,
-      same   a limit that it fills or forgets holds what `before` did: of less, less would
-             have overflowed.
+      roof   no limit holds more than in `before`, so the ceiling still holds after,
+      same   a limit that the write fills or forgets holds what it held in `before`: had it held
+             less, less would have overflowed.
     """
 
     operation: str
@@ -84,11 +84,11 @@ class Refill(NamedTuple):
 
 
 class Fill(NamedTuple):
-    """Take from a bucket that is full by now, without having seen who used it last.
+    """Take from a bucket that is full by now, whichever client used it last.
 
-    That is known of an item if its last refill was of `refilled_by_ms` or before, and each limit
-    held at least its floor then: the rest it has gained since. So every limit begins anew at
-    `at_ms`, with what the taking leaves of a full one.
+    An item is full by now if it was last refilled at `refilled_by_ms` or before, and held at least
+    the floor of each limit then: it has gained the rest since. So every limit begins anew at
+    `at_ms`, with what the taking leaves of a full limit.
     """
 
     operation: str
@@ -108,8 +108,8 @@ class Fill(NamedTuple):
 class Adjust(NamedTuple):
     """Charge (positive) or give back (negative) at an existing bucket.
 
-    `seen` is the last image the caller knows. It changes nothing here; it tells a store that
-    has to ask for the ceiling beforehand where it was.
+    `seen` is the last image that the caller knows. It does not change the effect. A store that
+    needs the ceiling before it writes finds it there, without a read.
     """
 
     operation: str
@@ -122,10 +122,10 @@ class Adjust(NamedTuple):
 Write = Create | Take | Fill | Refill | Adjust
 
 
-# Nobody changes an outcome. But to freeze it makes it slower to make, and every write has one.
+# Not frozen, because a frozen outcome takes longer to make, and every write makes one.
 @dataclass(slots=True)
 class Granted:
-    """The write applied; this is the bucket after it."""
+    """The write was applied; this is the bucket after it."""
 
     bucket: Bucket
 
@@ -147,14 +147,14 @@ ABSENT = Absent()
 
 
 class Guard(NamedTuple):
-    """What one limit of the stored item must hold for a `Refill` to apply."""
+    """A guard says what one limit of the stored item must hold for a `Refill` to apply."""
 
     floor_milli: int | None
     roof_milli: int
     remainder: int
 
     def holds(self, cell: Cell) -> bool:
-        """Whether it does."""
+        """Return whether the cell is within the guard."""
         return (
             (self.floor_milli is None or cell.tokens_milli >= self.floor_milli)
             and cell.tokens_milli <= self.roof_milli
@@ -163,7 +163,7 @@ class Guard(NamedTuple):
 
 
 def guards(write: Refill) -> dict[str, Guard]:
-    """The guards of the limits that were there before."""
+    """Return the guards of the limits of `before`."""
     return {
         name: _guard(write, name, seen) for name, seen in write.before.cells.items() if name != WCU
     }
