@@ -36,13 +36,9 @@ LONGEST_FUNCTION_LINES = 50
 # that is no longer true fails the test that reads it.
 SHARED_NAMES: set[str] = set()
 MODULES_IN_CYCLES: set[str] = set()
-PACKAGES_WITHOUT_DOCSTRING = {
-    "backends",
-    "backends.dynamodb",
-    "core",
-}
-VAGUE_DOCSTRINGS = 96
-VAGUE_TEST_NAMES = 34
+PACKAGES_WITHOUT_DOCSTRING: set[str] = set()
+VAGUE_DOCSTRINGS = 0
+VAGUE_TEST_NAMES = 0
 
 NAMES_THAT_MAY_BE_SHARED = {"K", "T", "V", "logger"}
 VAGUE_FIRST_WORDS = re.compile(r"(The same|Those|What|Of|It|Who|One|Others)\b")

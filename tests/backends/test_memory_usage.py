@@ -86,7 +86,7 @@ def test_a_write_of_an_hour_that_was_over_counts_there(meter: Meter) -> None:
     assert meter.hours() == [({"rpm": 21}, 3), ({"rpm": 10}, 2)]
 
 
-def test_what_is_given_back_later_lowers_the_hour_in_which_it_is(meter: Meter) -> None:
+def test_a_refund_in_a_later_hour_lowers_that_hour(meter: Meter) -> None:
     meter.take(0, rpm=5, tpm=5)
     meter.adjust(1, rpm=-3)
     assert meter.hours() == [({"rpm": 5, "tpm": 5}, 1), ({"rpm": -3}, 0)]

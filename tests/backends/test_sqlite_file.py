@@ -98,7 +98,7 @@ def test_a_missing_directory_is_named(tmp_path: Path) -> None:
     ("path", "reason"),
     [(":memory:", "memory://"), ("", "must name a file"), ("a\0b", "must name a file")],
 )
-def test_what_is_no_file_name_is_refused(path: str, reason: str) -> None:
+def test_a_path_that_names_no_file_is_refused(path: str, reason: str) -> None:
     with pytest.raises(ValidationError, match=reason) as raised:
         run(SqliteStore.open(path, BlockingIo(), create=True))
     assert raised.value.field == "url"

@@ -138,7 +138,7 @@ def look_at_s(path: Path) -> int | None:
     return found
 
 
-def test_what_an_expired_bucket_used_is_kept(tmp_path: Path) -> None:
+def test_the_usage_of_an_expired_bucket_is_kept(tmp_path: Path) -> None:
     with opened(tmp_path / "limits.db") as store:
         create(store, expires_at_s=PAST_S)
         take_one(store)

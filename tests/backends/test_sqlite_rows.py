@@ -224,7 +224,7 @@ def test_amounts_beyond_the_integers_of_sqlite_survive(tmp_path: Path) -> None:
         assert [hour.counters for hour in hours(store)] == [{"rpd": 1}, {"rpd": 2 * huge}]
 
 
-def test_what_a_bucket_used_is_known_after_a_limit_is_gone_and_back(tmp_path: Path) -> None:
+def test_the_usage_of_a_bucket_survives_a_limit_that_goes_and_comes_back(tmp_path: Path) -> None:
     with opened(tmp_path / "limits.db") as store:
         create(store)
         take_one(store)
@@ -239,7 +239,7 @@ def test_what_a_bucket_used_is_known_after_a_limit_is_gone_and_back(tmp_path: Pa
         assert (hour.counters, hour.total_events) == ({"rpd": 6}, 1)
 
 
-def test_what_is_used_late_counts_for_its_own_hour(tmp_path: Path) -> None:
+def test_a_write_with_an_earlier_time_counts_for_its_own_hour(tmp_path: Path) -> None:
     with opened(tmp_path / "limits.db") as store:
         create(store)
         for hour in (1, 0, 1, 0, 2):

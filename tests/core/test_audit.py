@@ -27,7 +27,7 @@ FULL = AuditEvent(
 )
 
 
-def test_what_is_not_known_is_left_out() -> None:
+def test_an_event_as_a_dict_leaves_out_unknown_fields() -> None:
     assert BARE.to_dict() == {
         "event_id": "01A",
         "timestamp": "2024-01-01T00:00:00Z",
@@ -36,7 +36,7 @@ def test_what_is_not_known_is_left_out() -> None:
     }
 
 
-def test_what_is_known_is_said() -> None:
+def test_an_event_as_a_dict_has_all_known_fields() -> None:
     assert FULL.to_dict() == {
         "event_id": "01B",
         "timestamp": "2024-01-01T00:00:00Z",

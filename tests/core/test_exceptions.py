@@ -228,7 +228,7 @@ class TestRateLimitExceeded:
         assert error.retryable
         assert error.retry_after_header == header
 
-    def test_what_can_never_succeed_has_no_time_to_wait(self) -> None:
+    def test_a_request_above_the_capacity_has_no_retry_after(self) -> None:
         error = RateLimitExceeded([status(TPM, retry_after_seconds=9.0), HOPELESS])
         assert error.primary_violation is HOPELESS
         assert not error.retryable

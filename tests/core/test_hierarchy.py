@@ -64,7 +64,7 @@ def test_a_level_without_limits_is_passed_over(
     assert decide(slots("key", "gpt-4"), stored)[1] == (there[0] if there else None)
 
 
-def test_what_is_said_of_others_does_not_count() -> None:
+def test_configuration_of_other_slots_does_not_count() -> None:
     stored = {
         ConfigSlot("other", "gpt-4"): SAID["entity"],
         ConfigSlot("key", "gpt-3"): SAID["entity"],

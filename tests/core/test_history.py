@@ -106,12 +106,12 @@ def test_a_part_of_a_millitoken_too_many_is_found() -> None:
     assert found == Fraction(1, 3)
 
 
-def test_what_came_back_may_be_taken_again() -> None:
+def test_refunded_tokens_may_be_taken_again() -> None:
     assert excess(taken(0, 10_000), adjusted(0, -4000), taken(0, 4000)) == 0
     assert excess(taken(0, 10_000), taken(0, 4000), adjusted(0, -4000)) == 4000
 
 
-def test_what_an_adjust_charged_must_be_repaid_before_the_next_admission() -> None:
+def test_debt_of_an_adjust_must_be_repaid_before_the_next_admission() -> None:
     assert excess(taken(0, 10_000), adjusted(0, 5000), taken(6000, 1000)) == 0
     assert excess(taken(0, 10_000), adjusted(0, 5000), taken(5999, 1000)) == 1
 

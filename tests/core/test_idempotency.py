@@ -48,7 +48,7 @@ def test_ids_sort_by_time(at_ms: int, later_ms: int) -> None:
         (others(60_000, 60_001, 60_002, 60_003), Landing.LOST),
     ],
 )
-def test_what_the_memory_of_a_bucket_proves(
+def test_the_memory_of_a_bucket_proves_whether_a_write_landed(
     recent: tuple[str, ...] | None, expected: Landing
 ) -> None:
     bucket = None if recent is None else EMPTY._replace(recent=recent)

@@ -103,5 +103,5 @@ def test_cache_stats_as_a_dictionary() -> None:
     }
 
 
-def test_what_to_do_while_the_store_is_away() -> None:
+def test_on_unavailable_is_allow_or_block() -> None:
     assert [mode.value for mode in OnUnavailable] == ["allow", "block"]

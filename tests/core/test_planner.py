@@ -252,7 +252,7 @@ class TestMetered:
             (5000, 56_000, "Short"),
         ],
     )
-    def test_what_is_written_too_often_is_crowded_and_not_short(
+    def test_an_item_written_too_often_is_crowded_and_not_short(
         self, later_ms: int, rpm: int, expected: str
     ) -> None:
         intent = wants(rpm=rpm, wcu=1000)._replace(metered=True)
@@ -288,7 +288,7 @@ def test_a_bucket_that_was_split_never_expires() -> None:
 
 @quick
 @given(st.integers(0, 60_000), st.integers(0, 61_000), st.integers(-2000, 70_000), st.booleans())
-def test_what_is_planned_on_an_image_is_granted_on_that_image(
+def test_a_write_planned_on_an_image_is_granted_on_that_image(
     taken_milli: int, wanted_milli: int, later_ms: int, restamp: bool
 ) -> None:
     image = take_tokens(FULL, {"rpm": taken_milli}, 1)

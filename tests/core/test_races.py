@@ -68,7 +68,7 @@ def test_no_race_lets_out_more_than_the_window_allows(
 
 @quick
 @given(two_limits, clocks, st.booleans(), st.data())
-def test_nor_do_all_items_of_a_bucket_together_while_it_is_split(
+def test_no_race_of_a_split_bucket_lets_out_more_than_the_window_allows(
     limits: LimitSet, clocks_ms: list[int], metered: bool, data: st.DataObject
 ) -> None:
     # An item in debt does not hold back the others, so here adjusts only give back.
@@ -79,7 +79,7 @@ def test_nor_do_all_items_of_a_bucket_together_while_it_is_split(
 
 @quick
 @given(two_limits, clocks, st.data())
-def test_nor_does_a_store_that_drops_expired_buckets(
+def test_no_race_with_expiring_buckets_lets_out_more_than_the_window_allows(
     limits: LimitSet, clocks_ms: list[int], data: st.DataObject
 ) -> None:
     tape = data.draw(tapes(limits, [*TAKING, "vanish"], signs=[1]))
@@ -91,7 +91,7 @@ def test_nor_does_a_store_that_drops_expired_buckets(
 
 @quick
 @given(two_limits, clocks, st.booleans(), st.data())
-def test_nor_do_limits_that_go_out_of_force_and_come_back(
+def test_no_race_with_dormant_limits_lets_out_more_than_the_window_allows(
     both: LimitSet, clocks_ms: list[int], splits: bool, data: st.DataObject
 ) -> None:
     sets = [both, *(LimitSet.of([limit]) for limit in both.limits)]

@@ -91,7 +91,7 @@ def test_every_shard_is_part_of_one_item_and_splits_lead_there(
 
 @quick
 @given(splits, st.data())
-def test_what_is_put_in_the_place_of_missing_items_makes_the_bucket_whole_again(
+def test_shards_put_in_the_place_of_missing_ones_make_the_bucket_whole_again(
     choices: list[int], data: st.DataObject
 ) -> None:
     counts = partition(choices)
@@ -121,7 +121,7 @@ def test_a_shard_that_cannot_be_is_a_bug_of_the_caller(shard: int, shard_count: 
 
 
 @pytest.mark.parametrize(("shard", "shard_count"), [(0, MAX_SHARDS), (2, 2), (-1, 2)])
-def test_what_cannot_be_split_has_no_sibling(shard: int, shard_count: int) -> None:
+def test_a_shard_that_cannot_be_split_has_no_sibling(shard: int, shard_count: int) -> None:
     with pytest.raises(AssertionError):
         sibling(shard, shard_count)
 

@@ -137,7 +137,7 @@ class TestSnapshots:
     def test_nothing_counted_gives_nothing(self) -> None:
         assert snapshots([], None) == []
 
-    def test_what_it_is_given_is_not_changed(self) -> None:
+    def test_adding_hours_up_leaves_the_hours_unchanged(self) -> None:
         hours = [hour("2024-01-01T00:00Z", rpm=1), hour("2024-01-01T01:00Z", rpm=1)]
         snapshots(iter(hours), None)
         assert [h.counts for h in hours] == [UsageCounts({"rpm": 1000}, 1)] * 2

@@ -201,7 +201,7 @@ class TestPrincipal:
 
 class TestText:
     @pytest.mark.parametrize("value", ["", "any text, ü too", "x" * 1024, "#\n\x00"])
-    def test_what_can_be_stored_passes(self, value: str) -> None:
+    def test_text_that_can_be_stored_passes(self, value: str) -> None:
         assert validate_text("name", value) == value
 
     @pytest.mark.parametrize(

@@ -137,6 +137,6 @@ class TestIso:
     def test_a_day_is_its_first_moment(self) -> None:
         assert parse_iso("2024-01-01") == datetime(2024, 1, 1, tzinfo=UTC)
 
-    def test_what_is_no_moment_is_refused(self) -> None:
+    def test_a_text_that_is_no_moment_is_refused(self) -> None:
         with pytest.raises(ValueError, match="yesterday"):
             parse_iso("yesterday")

@@ -378,7 +378,7 @@ class TestAdjust:
         assert consumed(after) == {"rps": 0, "tps": 79_999}
         assert after.acquires == 0
 
-    def test_what_comes_back_above_the_ceiling_is_lost_but_counted(self) -> None:
+    def test_a_refund_above_the_ceiling_is_lost_but_counted(self) -> None:
         bucket = change(BUCKET, "rps", lambda cell: cell._replace(remainder=7))
         after = granted(apply(Adjust("op", NOW_MS, {"rps": -7000}, 0), bucket))
         assert after.cells["rps"].tokens_milli == 10_000

@@ -182,7 +182,7 @@ async def test_limits_of_all_levels_resolve_alike(
     assert resource not in peer.limiter("list_resources_with_entity_configs")
 
 
-async def test_what_the_system_says_of_outages_is_shared(
+async def test_the_stored_mode_for_outages_is_shared_with_the_existing_package(
     peer: Peer, ours: Repository, limiter: RateLimiter
 ) -> None:
     peer.repository("set_system_defaults", [day("rpm", 100)], on_unavailable="allow")
@@ -429,7 +429,7 @@ async def test_a_bucket_we_have_split_is_within_its_limits_for_them(
     assert not await take(limiter, name, "gpt-4", rpm=1)
 
 
-async def test_what_one_has_made_the_other_deletes(
+async def test_records_of_either_package_are_deleted_by_the_other(
     peer: Peer, ours: Repository, limiter: RateLimiter, name: str
 ) -> None:
     async def made(entity_id: str) -> tuple[bool, bool, bool]:

@@ -107,7 +107,7 @@ def test_all_levels_and_the_entity_are_one_call(configs: Configs) -> None:
     assert costs.units() <= 5
 
 
-def test_what_a_write_and_a_deletion_ask_of_the_table(configs: Configs) -> None:
+def test_a_config_write_and_its_deletion_cost_the_known_calls(configs: Configs) -> None:
     configs.write(SYSTEM_SLOT, RPM)
     costs = Costs(configs.store)
     configs.write(OWN, RPM)
@@ -242,7 +242,7 @@ def test_records_of_other_clients_are_read_and_what_they_add_is_kept(configs: Co
     assert configs.read(OWN) == LimiterConfig((Limit.per_minute("rpm", 200),))
 
 
-def test_what_others_add_to_a_limit_goes_with_it(configs: Configs) -> None:
+def test_foreign_attributes_that_contradict_new_limits_are_removed(configs: Configs) -> None:
     gone = {"l_old_cp": 1, "l_old_ra": 1, "l_old_rp": 1, "l_old_soft": True, "w_tpm_cp": 9}
     configs.put(**written_by_others(l_rpm_rsched="1m0h0", **gone))
     configs.write(OWN, Limit.per_minute("rpm", 1), Limit.per_minute("tpm", 1))

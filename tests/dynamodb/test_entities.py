@@ -92,7 +92,7 @@ def test_a_record_has_the_documented_shape(store: DynamoStore, driver: Runner) -
     assert not {name for name in root if name.startswith("GSI1")}
 
 
-def test_what_each_operation_asks_of_the_table(store: DynamoStore, driver: Runner) -> None:
+def test_each_entity_operation_costs_the_known_calls(store: DynamoStore, driver: Runner) -> None:
     driver.run(create(store, Entity("org-1")))
     costs = Costs(store)
     driver.run(create(store, CHILD))

@@ -56,7 +56,7 @@ def test_records_have_the_documented_shape(store: DynamoStore, driver: Runner) -
     assert driver.run(get(store, *BY_ID)) == shape(BY_ID[1])
 
 
-def test_what_others_keep_in_a_record_stays(store: DynamoStore, driver: Runner) -> None:
+def test_foreign_attributes_of_a_namespace_record_stay(store: DynamoStore, driver: Runner) -> None:
     driver.run(put(store, **shape(BY_NAME[1])))
     driver.run(put(store, **shape(BY_ID[1], owner="someone")))
     assert driver.run(store.namespaces.read("team")) == TEAM

@@ -88,7 +88,7 @@ def test_deletions_that_were_left_over_are_done_later(
     assert not patient.run(table.batch_get(keys(4)))
 
 
-def test_what_is_always_left_over_is_given_up(
+def test_a_batch_that_is_never_done_in_full_is_given_up(
     shaky: DynamoStore, patient: Runner, proxy: ChaosProxy
 ) -> None:
     left_over = unprocessed("UnprocessedKeys", {"Keys": keys(4)}, shaky.table)

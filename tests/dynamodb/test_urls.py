@@ -136,7 +136,7 @@ def test_arguments_come_before_the_environment(
     ],
     ids=str,
 )
-def test_what_contradicts_or_cannot_be_is_refused(
+def test_options_that_contradict_or_make_no_sense_are_refused(
     arguments: dict[str, object],
     environment: dict[str, str],
     field: str,

@@ -153,7 +153,7 @@ def test_of_windows_that_start_together_the_shortest_comes_first(
 @pytest.mark.parametrize(
     "query", [UsageQuery("a"), UsageQuery("a", "gpt-4"), UsageQuery(resource="gpt-4")], ids=str
 )
-def test_usage_that_is_counted_between_two_pages_neither_hides_nor_repeats_any(
+def test_usage_counted_between_two_pages_hides_and_repeats_no_snapshot(
     filled: DynamoStore, driver: Runner, query: UsageQuery
 ) -> None:
     first, cursor = driver.run(filled.usage.read(NS, query, 3, None))
@@ -203,7 +203,9 @@ def test_a_limit_may_be_called_like_an_attribute(
     assert driver.run(store.usage.read(NS, UsageQuery("a"), 5, None)) == ([snap], None)
 
 
-def test_what_others_keep_in_a_snapshot_is_no_counter(store: DynamoStore, driver: Runner) -> None:
+def test_foreign_attributes_of_a_snapshot_are_no_counters(
+    store: DynamoStore, driver: Runner
+) -> None:
     snap = snapshot("daily", MAY)
     others = {"rpm#od": 4, "seen": "49590338271490256608559692538361571095921575989136588898"}
     driver.run(store_snapshot(store, snap, **others))

@@ -1,4 +1,4 @@
-"""What a list does about a record that cannot be read: it says so, and goes on."""
+"""A list leaves out a record that cannot be read, and warns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One page out of snapshots that a store has in hand."""
+"""Pages are cut out of snapshots that a store has in hand."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..ports.repository_protocol import UsageQuery
 def page_snapshots(
     found: Sequence[UsageSnapshot], query: UsageQuery, limit: int, cursor: str | None
 ) -> tuple[list[UsageSnapshot], str | None]:
-    """Those within the times asked for, from the cursor on, and the next cursor."""
+    """Return the snapshots within the query's times, from the cursor on, and the next cursor."""
     start, end = query.start_time, query.end_time
     wanted = [
         snapshot

@@ -1,4 +1,4 @@
-"""What a namespace's state does not allow."""
+"""Errors about the state of a namespace."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ..ports.repository_protocol import NamespaceRecord
 
 
 def still_active(record: NamespaceRecord) -> NamespaceStateError:
-    """It cannot be purged: it was never deleted, or has been recovered since."""
+    """Return the error that an active namespace cannot be purged."""
     return NamespaceStateError(
         f"Namespace '{record.name}' ({record.namespace_id}) is active; delete it first",
         namespace_name=record.name,

@@ -14,8 +14,8 @@ from .validation import WCU
 from .writes import Create, Fill, Refill, Take, Write
 
 _STOCK_MS = 500
-# A taking counts on what was gained for at most so long after a refill. Without this bound, the
-# item's own writes would go uncounted: only a refill credits and checks their allowance.
+# A taking counts on what was gained for at most so long after a refill. Without this bound, an item
+# that is written too often would go unnoticed: only a refill cuts its allowance off at the ceiling.
 _UNREFILLED_FOR_MS = 1000
 
 

@@ -37,7 +37,8 @@ def sibling(shard: int, shard_count: int) -> int:
 def owner(shard: int, counts: Mapping[int, int]) -> int | None:
     """Return the item that holds a shard's part; None when that part is missing.
 
-    `counts`: the shard count of each item. Item *i* of *n* stands for all shards that are *i* modulo *n*.
+    `counts`: the shard count of each item. Item *i* of *n* stands for all shards that are *i*
+    modulo *n*.
     """
     return next((i for i, count in counts.items() if shard % count == i), None)
 

@@ -1,4 +1,4 @@
-"""Whether a store keeps the contracts of `ports.repository_protocol`.
+"""Checks whether a store keeps the contracts of `ports.repository_protocol`.
 
 The authors of a store run every check under both drivers. With pytest:
 
@@ -41,7 +41,7 @@ _PREFIX = "check_"
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One contract of one role."""
+    """A check is one contract of one role."""
 
     role: str
     name: str

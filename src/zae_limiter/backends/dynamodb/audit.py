@@ -33,27 +33,27 @@ class DynamoAudit:
                 high=sk_audit(start_event_id),
                 newest_first=True,
             )
-        # The event to start after may itself be among those found.
+        # One more than wanted: the event to start after may be among those found.
         items = await read_pages(self._table, query, limit + 1)
         events = [decode_event_item(item) for item in items]
         return [event for event in events if event.event_id != start_event_id][:limit]
 
 
 class Recorder:
-    """Makes the actions by which a change records its event in its own transaction."""
+    """A recorder makes the action by which a change records its event in its own transaction."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
         self._retention: Bounded[str, tuple[int, int]] = Bounded(_MAX_REMEMBERED)
 
     async def recording(self, namespace_id: str, event: AuditEvent) -> Action:
-        """Put the event, to be kept as long as the namespace wants."""
+        """Return the action that puts an event, to be kept as long as the namespace asks for."""
         days = await self._retention_days(namespace_id)
         expires_at_s = calculate_ttl(self._table.io.now_ms(), days * _DAY_S)
         return self._table.putting(encode_event_item(namespace_id, event, expires_at_s))
 
     async def _retention_days(self, namespace_id: str) -> int:
-        """From the system configuration, which is asked at most once a minute."""
+        """Return the retention that the system configuration says, read at most once a minute."""
         now_ms = self._table.io.now_ms()
         known = self._retention.get(namespace_id)
         if known is not None and now_ms < known[0]:

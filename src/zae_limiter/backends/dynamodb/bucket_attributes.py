@@ -41,7 +41,7 @@ _REMEMBER = Clause(IF="NOT ({a} IN ({0}, {1}, {2}, {3}))", SET="{0} = {a}")
 
 
 def remember(operation: str) -> tuple[Term, Term]:
-    """Be the item's newest operation, and none of those that it remembers."""
+    """Return the terms that require an operation to be new to the item, and remember it there."""
     return (_MAKE_ROOM, OPERATIONS, ("",)), (_REMEMBER, OPERATIONS, (operation,))
 
 
@@ -56,20 +56,20 @@ class CellAttributes(NamedTuple):
     remainder: Field
 
     def take(self, amount_milli: int) -> Term:
-        """Hold less by this, and count it as consumed. There has to be a balance."""
+        """Lower the balance, which must exist, and count the amount as consumed."""
         return _TAKE, (self.tokens, self.consumed), (amount_milli,)
 
     def take_stored(self, amount_milli: int) -> Term:
-        """Hold at least this, hold less by it, and count it as consumed."""
+        """Require the amount in the balance, lower the balance by it, and count it as consumed."""
         return _TAKE_STORED, (self.tokens, self.consumed), (amount_milli,)
 
 
 @lru_cache(maxsize=4096)
 def cell_attributes(limit_name: str) -> CellAttributes:
-    """The attributes of a limit."""
+    """Return the attributes of a limit."""
     return CellAttributes(*(Field(bucket_attr(limit_name, field)) for field in CELL_FIELDS))
 
 
 def cell_numbers(cell: Cell) -> tuple[int, ...]:
-    """What a cell has in these attributes, in the same order."""
+    """Return the numbers of a cell, in the order of `CELL_FIELDS`."""
     return cell.tokens_milli, *cell.rate, cell.consumed_milli, cell.remainder

@@ -1,6 +1,6 @@
 """Bucket items, from and to what DynamoDB stores: `bucket_attributes` has their legend.
 
-An item that an older client wrote lacks cv, rm, ac and the last writes: it is stamped
+An item of an older client lacks fingerprint, remainders, acquires and operations. It is stamped
 afresh when it is next used.
 """
 
@@ -36,22 +36,22 @@ _SHARD_COUNTS = frozenset(1 << power for power in range(MAX_SHARDS.bit_length())
 
 
 def bucket_key(address: BucketAddress) -> dict[str, Any]:
-    """Where a bucket is stored."""
+    """Return the key of a bucket item, as DynamoDB takes it."""
     return schema.key(*bucket_key_text(address))
 
 
 def bucket_key_text(address: BucketAddress) -> tuple[str, str]:
-    """The same, not encoded."""
+    """Return the key of a bucket item, as plain text."""
     return schema.pk_bucket(*address), schema.sk_state()
 
 
 def address_of(pk: str) -> BucketAddress:
-    """The bucket that is stored under a key."""
+    """Return the address of the bucket item under a partition key."""
     return BucketAddress(*schema.parse_bucket_pk(pk))
 
 
 def encode_bucket_item(address: BucketAddress, bucket: Bucket) -> Item:
-    """The whole item."""
+    """Return the whole item."""
     namespace_id, entity_id, resource, shard = address
     values: dict[str, Any] = {
         "PK": schema.pk_bucket(*address),
@@ -83,12 +83,12 @@ def encode_bucket_item(address: BucketAddress, bucket: Bucket) -> Item:
 
 
 def dormant_text(bucket: Bucket) -> str | None:
-    """The attribute `dl`, if there is one."""
+    """Return the attribute for dormant limits, if there are any."""
     return ",".join(sorted(bucket.dormant)) or None
 
 
 def decode_bucket_item(address: BucketAddress, item: Item) -> Bucket:
-    """The bucket, or `StoredDataError` with the reason why the item is none."""
+    """Return the bucket, or raise `StoredDataError` with the reason why the item is none."""
     try:
         return _decode(address, item)
     except (KeyError, TypeError, ValueError) as error:
@@ -110,7 +110,7 @@ _KIND_NAMES = {"N": "a whole number", "S": "text", "BOOL": "true or false"}
 
 
 def _misfit(item: Item) -> str | None:
-    """An attribute that is not of its kind."""
+    """Return what is wrong with an attribute that is not of its kind, if there is one."""
     for attribute, value in item.items():
         kind = "N" if _place(attribute) else _KINDS.get(attribute)
         if kind is not None and not _is_of(kind, value):
@@ -170,11 +170,11 @@ def _decode_cells(item: Item) -> dict[str, Cell]:
 
 @lru_cache(maxsize=1024)
 def _layout(attributes: frozenset[str]) -> list[tuple[str, list[str]]]:
-    """The limits of an item with these attributes, and where each has its fields. It is the
-    same for all items with the same limits."""
+    """Return the limits of an item with these attributes, and the attributes of each limit. Items
+    with the same limits share the result."""
     found = {place for place in map(_place, attributes) if place is not None}
     names = {name for name, _ in found}
-    # Another client may have said what a limit is to be; it is none before it has a balance.
+    # Another client may have stored the parameters of a limit that has no balance yet.
     drawn = [name for name in sorted(names) if found & {(name, "tk"), (name, "tc")}]
     return [(name, _places(name, attributes)) for name in drawn]
 
@@ -189,6 +189,6 @@ def _places(name: str, attributes: frozenset[str]) -> list[str]:
 
 
 def _place(attribute: str) -> tuple[str, str] | None:
-    """Limit and field of an attribute that the bucket knows."""
+    """Return limit and field of an attribute, if it belongs to a limit."""
     parsed = schema.parse_bucket_attr(attribute)
     return parsed if parsed is not None and parsed[1] in CELL_FIELDS else None

@@ -1,7 +1,7 @@
-"""The write paths as DynamoDB requests. `core.writes` says what each means.
+"""The five writes as DynamoDB requests. `core.writes` says what each of them means.
 
-Every request carries the id of its operation and is refused on an item that remembers it, so
-that one that is sent again, or arrives late, changes nothing.
+Every request carries its operation id, an idempotency key. An item that remembers the id refuses
+the request, so a request that is sent again, or arrives late, changes nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ALL_NEW = ("ReturnValues", "ALL_NEW")
 
 
 def creation(table_name: str, address: BucketAddress, write: Create) -> dict[str, Any]:
-    """The parameters of a `PutItem`. The item that is in the way comes back."""
+    """Return the parameters of a `PutItem`. An item that exists already comes back."""
     item = encode_bucket_item(address, write.bucket)
     item[OPERATIONS[0]] = {"S": write.operation}
     return {"TableName": table_name, "Item": item, **request_fields(IS_NEW), **dict([_ALL_OLD])}
@@ -44,7 +44,7 @@ def creation(table_name: str, address: BucketAddress, write: Create) -> dict[str
 def change(
     table_name: str, address: BucketAddress, write: Change, *more: tuple[str, str]
 ) -> Update:
-    """The parameters of an `UpdateItem`, and `more`. An item that does not fit comes back."""
+    """Return the parameters of an `UpdateItem`, and `more`. An item that refuses comes back."""
     fixed = (("TableName", table_name), _ALL_OLD, *more)
     return Update(fixed, bucket_key_text(address), [*remember(write.operation), *_terms(write)])
 
@@ -128,8 +128,8 @@ def _refill(write: Refill) -> Iterator[Term]:
 
 
 def _same(seen: Bucket) -> Iterator[Term]:
-    """The item carries the limits and the shards that were seen, if any were."""
-    # An item that an older client wrote has neither.
+    """Require the fingerprint and the shard count of an image."""
+    # An item of an older client has neither attribute.
     stamped = FINGERPRINT.equals if seen.fingerprint else FINGERPRINT.equals_or_is_absent
     yield stamped(seen.fingerprint)
     split = SHARD_COUNT.equals if seen.shard_count > 1 else SHARD_COUNT.equals_or_is_absent
@@ -141,12 +141,12 @@ def _guarded(cell: CellAttributes, guard: Guard) -> Iterator[Term]:
     if guard.floor_milli is not None:
         yield cell.tokens.at_least(guard.floor_milli)
     if guard.remainder:
-        # Where it was nothing it still is: only a refund that fills the limit resets it.
+        # A remainder of zero needs no condition: it stays zero until the next refill.
         yield cell.remainder.equals(guard.remainder)
 
 
 def _planned(cell: CellAttributes, seen: Cell | None, planned: Cell) -> Iterator[Term]:
-    """Balances move by the difference; the rest is replaced where it differs."""
+    """Move balances by the difference, and replace other numbers that differ."""
     if seen is None:
         numbers = zip(cell, cell_numbers(planned), strict=True)
         yield from (field.set(number) for field, number in numbers)
@@ -168,7 +168,7 @@ def _moved(cell: CellAttributes, tokens_milli: int, consumed_milli: int) -> Iter
 
 
 def _changed(before: Bucket, after: Bucket) -> Iterator[Term]:
-    """What the item says of itself, where that differs."""
+    """Replace the attributes of the item itself that differ."""
     for field, old, new in (
         (FINGERPRINT, before.fingerprint, after.fingerprint),
         (SHARD_COUNT, before.shard_count, after.shard_count),
@@ -191,15 +191,15 @@ def _adjust(write: Adjust) -> Iterator[Term]:
             assert write.seen is not None
             yield from _given_back(name, -delta_milli, write.seen)
         else:
-            # A limit that has gone since it was seen must not come back as a balance alone.
+            # Without this, a limit that was removed meanwhile would come back as a balance alone.
             yield cell_attributes(name).capacity.exists()
             yield from _moved(cell_attributes(name), -delta_milli, delta_milli)
     yield from _acquired(write.acquires)
 
 
 def _given_back(name: str, amount_milli: int, seen: Bucket) -> Iterator[Term]:
-    """Up to the ceiling. Which of the two forms applies is a guess from the last image; the
-    condition makes sure that it is the right one."""
+    """Give back up to the ceiling. The image decides between adding and filling; the condition
+    refuses the write if the image was stale."""
     cell, ceiling_milli = cell_attributes(name), seen.ceiling_milli(name)
     full_from_milli = ceiling_milli - amount_milli
     if seen.cells[name].tokens_milli < full_from_milli:
@@ -213,7 +213,7 @@ def _given_back(name: str, amount_milli: int, seen: Bucket) -> Iterator[Term]:
 
 
 def known_part(write: Adjust, seen: Bucket) -> Adjust:
-    """The adjustment as it concerns an item: limits that it does not have fall away."""
+    """Return the adjustment without limits that the item does not have."""
     if write.seen is seen and write.deltas_milli.keys() <= seen.cells.keys():
         return write
     known = {name: d for name, d in write.deltas_milli.items() if name in seen.cells}

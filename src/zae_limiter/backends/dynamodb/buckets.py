@@ -18,13 +18,13 @@ from .table import Table
 from .wire.errors import ConditionFailed, Reason, RequestInvalid, TransactionCanceled
 from .wire.values import Item
 
-# A refund is sent again only when the item moved between its two forms meanwhile.
+# A refund is sent again only when other writes moved the balance across its condition.
 _MAX_ATTEMPTS = 16
 _UNSEEN = Bucket({}, 0, "")
 
 
 class DynamoBuckets:
-    """One item for each bucket, or for each shard of it."""
+    """The bucket items: one for each bucket, or for each shard of it."""
 
     metered = True
 
@@ -58,7 +58,7 @@ class DynamoBuckets:
         return Granted(decode_bucket_item(address, answer["Attributes"]))
 
     async def _adjust(self, address: BucketAddress, write: Adjust) -> Outcome:
-        """Charging is one call. Giving back stops at the ceiling, which has to be known."""
+        """Charge in one call, or give back up to the ceiling, which must be known first."""
         seen = write.seen
         if seen is None or not write.deltas_milli.keys() <= seen.cells.keys():
             seen = (await self.read([address])).get(address)
@@ -83,12 +83,12 @@ class DynamoBuckets:
         except RequestInvalid:
             await self._blame([address for address, _ in writes])
             raise
-        # A transaction answers with no images.
+        # A transaction answers without images.
         found = await self.read([address for address, _ in writes])
         return [Granted(found[a]) if a in found else ABSENT for a, _ in writes]
 
     async def _blame(self, addresses: Sequence[BucketAddress]) -> None:
-        """A request that makes no sense may only make none to an item that is damaged."""
+        """Read the items: if damage of one made the request invalid, that raises."""
         await self.read(addresses)
 
     async def read(self, addresses: Sequence[BucketAddress]) -> dict[BucketAddress, Bucket]:
@@ -105,7 +105,7 @@ class DynamoBuckets:
         return await self._indexed("GSI2", pk, "BUCKET#")
 
     async def _indexed(self, index: str, pk: str, prefix: str) -> dict[BucketAddress, Bucket]:
-        """The index has the keys; the items are read where they are."""
+        """Return the items of an index, which itself has only their keys."""
         entries = await read_pages(self._table, Query(pk, prefix, index=index))
         keys = [{"PK": entry["PK"], "SK": entry["SK"]} for entry in entries]
         found = _readable(await self._table.batch_get(keys, consistent=True))
@@ -118,7 +118,7 @@ def _decoded(items: Sequence[Item]) -> dict[BucketAddress, Bucket]:
 
 
 def _readable(items: Sequence[Item]) -> dict[BucketAddress, Bucket]:
-    """All that are not damaged."""
+    """Return the items that can be read."""
     found: dict[BucketAddress, Bucket] = {}
     for item in items:
         try:
@@ -136,7 +136,7 @@ def _address(item: Item) -> BucketAddress:
 
 
 def _outcome(address: BucketAddress, write: Write, item: Item | None) -> Outcome:
-    """What a failed condition means: the write is done already, refused, or finds no item."""
+    """Return the outcome of a failed condition: done already, refused, or no item."""
     if not item:
         return ABSENT
     bucket = decode_bucket_item(address, item)
@@ -144,10 +144,10 @@ def _outcome(address: BucketAddress, write: Write, item: Item | None) -> Outcome
 
 
 def _reason(address: BucketAddress, write: Write, reason: Reason) -> Outcome:
-    """What became of one action of a canceled transaction."""
+    """Return the outcome of one action of a canceled transaction."""
     if reason.code == "ConditionalCheckFailed":
         return _outcome(address, write, reason.item)
-    # It could have been carried out. What its item would be then nobody says, nor needs to know.
+    # This action could have been carried out. DynamoDB does not show its item, and no caller asks.
     return Granted(_UNSEEN)
 
 

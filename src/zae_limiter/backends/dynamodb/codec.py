@@ -1,7 +1,7 @@
 """Values to items and back, apart from buckets.
 
-Items may have attributes that nobody here knows, or lack those that came later: tables are
-shared with clients of other versions.
+A table is shared with clients of other versions. So an item may have attributes that this client
+does not know, or lack attributes that came later.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ LIMIT_FIELDS = ("cp", "ra", "rp")
 
 
 def indexed(namespace_id: str, pk: str, sk: str) -> dict[str, Any]:
-    """The key of a record, and that by which everything in a namespace is found."""
+    """Return the key of a record, and its key in the index of its namespace."""
     return {"PK": pk, "SK": sk, "GSI4PK": namespace_id, "GSI4SK": pk}
 
 
 def encode_entity_item(namespace_id: str, entity: Entity) -> Item:
-    """The record `#META`."""
+    """Return the record `#META`."""
     values = indexed(namespace_id, pk_entity(namespace_id, entity.id), sk_meta())
     values |= {
         "entity_id": entity.id,
@@ -58,7 +58,7 @@ def encode_entity_item(namespace_id: str, entity: Entity) -> Item:
 
 
 def decode_entity_item(item: Item) -> Entity:
-    """From `#META`, or from what the index of children has of it."""
+    """Decode `#META`, or its projection in the index of children."""
     return decode_record(item, _entity)
 
 
@@ -78,13 +78,13 @@ def _entity(fields: ItemReader) -> Entity:
 
 
 def entity_version(fields: ItemReader) -> int:
-    """Entities that were made without a version are at the first."""
+    """Return the version of an entity; older clients stored none for the first."""
     version = fields.maybe_integer("version")
     return 1 if version is None else version
 
 
 def encode_limit_attributes(limits: Iterable[Limit]) -> dict[str, int]:
-    """The attributes that hold these limits."""
+    """Return the attributes that hold these limits."""
     encoded: dict[str, int] = {}
     for limit in limits:
         amounts = (limit.capacity, limit.refill_amount, limit.refill_period_seconds)
@@ -94,7 +94,7 @@ def encode_limit_attributes(limits: Iterable[Limit]) -> dict[str, int]:
 
 
 def decode_config_item(item: Item) -> LimiterConfig:
-    """From a record `#CONFIG` of any level."""
+    """Decode a record `#CONFIG` of any level."""
     return decode_record(item, _config)
 
 
@@ -123,7 +123,7 @@ def _limit(fields: ItemReader, name: str) -> Limit:
 
 
 def encode_event_item(namespace_id: str, event: AuditEvent, expires_at_s: int) -> Item:
-    """An audit record."""
+    """Return an audit record."""
     pk = pk_audit(namespace_id, event.entity_id)
     return to_item(
         {
@@ -141,7 +141,7 @@ def encode_event_item(namespace_id: str, event: AuditEvent, expires_at_s: int) -
 
 
 def decode_event_item(item: Item) -> AuditEvent:
-    """From an audit record."""
+    """Decode an audit record."""
     return decode_record(item, _event)
 
 
@@ -158,7 +158,7 @@ def _event(fields: ItemReader) -> AuditEvent:
 
 
 def encode_namespace_item(record: NamespaceRecord, sk: str) -> Item:
-    """A record of the registry: by name or by id, as its sort key says."""
+    """Return a record of the registry: by name or by id, as the sort key says."""
     values = indexed(REGISTRY_ID, pk_system(REGISTRY_ID), sk)
     values |= {
         "namespace_id": record.namespace_id,
@@ -172,7 +172,7 @@ def encode_namespace_item(record: NamespaceRecord, sk: str) -> Item:
 
 
 def decode_namespace_item(item: Item) -> NamespaceRecord:
-    """From either record of the registry."""
+    """Decode a record of the registry, by name or by id."""
     return decode_record(item, _namespace)
 
 
@@ -187,7 +187,7 @@ def _namespace(fields: ItemReader) -> NamespaceRecord:
 
 
 def decode_snapshot_item(item: Item) -> UsageSnapshot:
-    """From a usage record."""
+    """Decode a usage record."""
     return decode_record(item, _snapshot)
 
 
@@ -212,7 +212,7 @@ def _window_type(text: str) -> WindowType:
 
 
 def _counters(fields: ItemReader) -> dict[str, int]:
-    """Every number that no other purpose claims."""
+    """Return every number that is named like a limit."""
     counters: dict[str, int] = {}
     for attribute, value in fields.item.items():
         name = parse_name_attr(attribute)
@@ -222,8 +222,8 @@ def _counters(fields: ItemReader) -> dict[str, int]:
 
 
 def storable_map(content: dict[str, Any]) -> dict[str, Any]:
-    """A map as DynamoDB takes it: a key must not be empty, so one made of nothing but NUL
-    characters gets one more of them."""
+    """Return a map as DynamoDB takes it. A key must not be empty, so a key of nothing but NUL
+    characters gets one more NUL."""
     return _with_keys(content, lambda key: f"{key}\0" if not key.strip("\0") else key)
 
 

@@ -1,7 +1,7 @@
-"""How a configuration record changes: what to set, what to remove, and what must still hold.
+"""Changes of configuration records: attributes to set, to remove, and the condition.
 
-A record may hold attributes that nobody here knows. A change keeps them, but for those that
-would contradict the limits it sets. A deletion takes all.
+A record may hold attributes that this client does not know. A change keeps them, except attributes
+that would contradict the limits it sets. A deletion removes all.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _SESSION_PREFIX = "w_"
 
 @dataclass(frozen=True, slots=True)
 class ConfigKey:
-    """Where the configuration of a slot is kept."""
+    """The key of a slot's configuration record."""
 
     namespace_id: str
     slot: ConfigSlot
 
     @property
     def pk(self) -> str:
-        """The partition of the record and of what is left when it is deleted."""
+        """The partition of the record and of its remains."""
         if self.slot.entity_id is not None:
             return pk_entity(self.namespace_id, self.slot.entity_id)
         if self.slot.resource is not None:
@@ -64,16 +64,16 @@ class ConfigKey:
 
     @property
     def key(self) -> Key:
-        """Of the record."""
+        """The primary key of the record."""
         return key(self.pk, self.sk)
 
     @property
     def deleted_key(self) -> Key:
-        """Of what is left when the record is deleted."""
+        """The primary key of the remains of a deleted record."""
         return key(self.pk, sk_deleted(self.sk))
 
     def attributes(self) -> dict[str, str]:
-        """What every record of this config_key says of itself, besides its key."""
+        """Return the attributes that every record under this key has."""
         said = {"GSI4PK": self.namespace_id, "GSI4SK": self.pk}
         if self.slot.resource is not None:
             said["resource"] = self.slot.resource
@@ -86,7 +86,7 @@ class ConfigKey:
 
 @dataclass(frozen=True, slots=True)
 class StoredConfig:
-    """What was found at a config_key: the record, and what a deleted one has left."""
+    """The stored state of a slot: its record, and the remains of a deleted record."""
 
     config_key: ConfigKey
     item: Item | None
@@ -94,38 +94,38 @@ class StoredConfig:
 
     @property
     def version(self) -> int:
-        """How often the record has been set, deletions in between included."""
+        """The number of times that the record has been set, before deletions, too."""
         return max(_version(self.item) or 0, _version(self.deleted) or 0)
 
     @property
     def says(self) -> bool:
-        """Whether it says anything that can be deleted."""
+        """Whether the record holds anything that can be deleted."""
         return any(map(_is_said, self.item or ()))
 
     @property
     def is_listed(self) -> bool:
-        """Whether the entity is counted as one with limits of its own."""
+        """Whether the registry counts the entity among those with limits of their own."""
         return "GSI3PK" in (self.item or ())
 
     @property
     def as_seen(self) -> Sequence[Term]:
-        """The condition that nobody has set or deleted the record meanwhile."""
+        """The compare-and-set condition that the record is unchanged."""
         return _unchanged(self.item)
 
     @property
     def deleted_as_seen(self) -> Sequence[Term]:
-        """The condition that nobody has made and deleted the record meanwhile."""
+        """The compare-and-set condition that the remains are unchanged."""
         return _unchanged(self.deleted)
 
     def remains(self) -> Item:
-        """What a deletion leaves: the version to count on from."""
+        """Return the remains of a deletion: the version, from which a new record counts on."""
         config_key = self.config_key
         values = indexed(config_key.namespace_id, config_key.pk, sk_deleted(config_key.sk))
         return to_item({**values, _VERSION: self.version})
 
 
 def setting(stored: StoredConfig, change: LimiterConfig) -> Iterator[Term]:
-    """The update that sets what a change says, and keeps the rest."""
+    """Yield the update that sets the fields of a change, and keeps the others."""
     yield from stored.as_seen
     said = {name: flag for name in _FLAGS if (flag := getattr(change, name)) is not None}
     limits = encode_limit_attributes(change.limits or ())
@@ -159,7 +159,7 @@ def _is_said(attribute: str) -> bool:
 
 
 def _stale(item: Item, names: set[str]) -> Iterator[str]:
-    """What is stored of limits and does not go with limits of these names."""
+    """Yield the stored attributes of limits that contradict limits of these names."""
     for attribute in item:
         parsed = parse_limit_attr(attribute)
         if attribute.startswith(_SESSION_PREFIX):

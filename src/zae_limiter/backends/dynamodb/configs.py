@@ -23,19 +23,19 @@ from .wire.values import Item
 Found = dict[tuple[str, str], Item]
 
 _AFTER_ALL = "\U0010ffff"
-# A query over so many records of usual size bills no more than three of them by their keys.
+# A query over so many records of usual size bills no more than three reads by key.
 FEW = 16
 _MAX_CROWDED = 10_000
 
 
 class DynamoConfigs:
-    """One record for each slot. A deleted one leaves the number of its version elsewhere."""
+    """The configuration records, one for each slot. A deleted record leaves its version behind."""
 
     def __init__(self, table: Table, recorder: Recorder) -> None:
         self._table = table
         self._recorder = recorder
         self._registries = Registries(table)
-        # Entities that have more records than are worth looking through for two or three.
+        # Entities with so many records that a query costs more than reads by key.
         self._crowded: Bounded[str, bool] = Bounded(_MAX_CROWDED)
 
     async def read(
@@ -53,8 +53,8 @@ class DynamoConfigs:
         return _page(keys, found, found.get((partition, sk_meta())))
 
     async def _neighbours(self, partition: str) -> Found | None:
-        """The records of one entity, if they are few. Together they cost what one of them does
-        by its key: a query bills the sum of what it finds, a batch each key for itself."""
+        """Return the records of one entity, if they are few. A query bills the sum of its records,
+        a batch rounds up each one: few records together cost as much as one by its key."""
         if self._crowded.get(partition):
             return None
         query = Query(partition, low=sk_config(""), high=sk_meta())
@@ -113,7 +113,7 @@ class DynamoConfigs:
         if cursor is not None:
             low = validate_identifier(cursor, "cursor")
             query = Query(partition, low=low, high=_AFTER_ALL, index="GSI3")
-        # Two more than wanted: the one to start after, and one that tells of another page.
+        # Two more than wanted: the id to start after, and one that tells of another page.
         items = await read_pages(self._table, query, None if limit is None else limit + 2)
         ids = [entity_id for item in items if (entity_id := item["GSI3SK"]["S"]) != cursor]
         page = ids if limit is None else ids[:limit]
@@ -137,7 +137,7 @@ class DynamoConfigs:
         return _by_key(await self._table.batch_get(keys, consistent=True))
 
     def _registering(self, stored: StoredConfig, *, is_there: bool) -> list[Action]:
-        """Tell the registries, where they must know."""
+        """Return the actions that keep the registries up to date."""
         slot, namespace_id = stored.config_key.slot, stored.config_key.namespace_id
         if slot.entity_id is not None:
             change = int(is_there) - int(stored.is_listed)
@@ -148,7 +148,7 @@ class DynamoConfigs:
 
 
 def are_neighbours(entity_id: str, slots: Sequence[ConfigSlot]) -> bool:
-    """Whether these are all the entity's own: its records are next to each other."""
+    """Return whether all slots are the entity's own: then their records share a partition."""
     return all(slot.entity_id == entity_id for slot in slots)
 
 
@@ -165,6 +165,6 @@ def _page(keys: Mapping[ConfigSlot, Key], found: Found, entity: Item | None) -> 
 
 
 def _config(item: Item | None) -> LimiterConfig | None:
-    """None also for a record that says nothing."""
+    """Decode a record; None for a record that sets nothing."""
     config = None if item is None else decode_config_item(item)
     return None if config == LimiterConfig() else config

@@ -1,4 +1,4 @@
-"""Many writers of one record: those who lose look again. And deletions in many steps."""
+"""Optimistic locks on records that several clients change, and deletions in many steps."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from .wire.retry import Backoff, delays
 
 T = TypeVar("T")
 
-# Each round has a winner, so as many rivals as there are retries all come through.
+# Each round has a winner, so as many rivals as there are retries all succeed.
 _ROUNDS = Backoff(retries=20, base_s=0.005, ceiling_s=0.25, total_s=3.0)
 _LOST = {"ConditionalCheckFailed", "TransactionConflict"}
 
 
 async def race(table: Table, record: str, attempt: Callable[[], Awaitable[T | None]]) -> T:
-    """Attempt until it is not lost: None says that it was."""
+    """Repeat an attempt that lost, with backoff. None is a lost attempt."""
     waits_s = delays(_ROUNDS, table.io.entropy)
     while True:
         result = await attempt()
@@ -32,7 +32,7 @@ async def race(table: Table, record: str, attempt: Callable[[], Awaitable[T | No
 
 
 async def won(table: Table, actions: Sequence[Action]) -> bool:
-    """Carry out all actions; False, and none is, when records are not as they were seen."""
+    """Carry out all actions; False, and none is carried out, when a record was stale."""
     try:
         await table.transact(actions)
     except TransactionCanceled as canceled:
@@ -47,7 +47,7 @@ async def won(table: Table, actions: Sequence[Action]) -> bool:
 
 
 def _met_another(error: StorageUnavailable) -> bool:
-    """Whether a transaction was given up because others touched its records all the time."""
+    """Return whether a transaction was given up because other clients kept its records busy."""
     if error.ambiguous or not isinstance(error.cause, WireError):
         return False
     return any(r.code == "TransactionConflict" for r in reasons(error.cause.answer))
@@ -55,7 +55,7 @@ def _met_another(error: StorageUnavailable) -> bool:
 
 @contextmanager
 def halfway(what: str) -> Iterator[None]:
-    """A failure in the middle of many steps leaves some of them done: it is ambiguous."""
+    """Mark a failure as ambiguous: it leaves some of many steps done."""
     try:
         yield
     except StorageUnavailable as error:

@@ -25,7 +25,7 @@ _VERSION = Field("version")
 
 
 class DynamoEntities:
-    """One record `#META` for each entity. Its configuration and usage share the partition."""
+    """The entities, one record `#META` each. Configuration and usage share its partition."""
 
     def __init__(self, table: Table, recorder: Recorder) -> None:
         self._table = table
@@ -73,7 +73,7 @@ class DynamoEntities:
 
     def _updating(self, namespace_id: str, changed: Entity) -> Action:
         seen = changed.version - 1
-        # Entities that were made without a version are at the first.
+        # Older clients stored no version for the first.
         is_as_seen = _VERSION.equals_or_is_absent if seen == 1 else _VERSION.equals
         terms: list[Term] = [
             PK.exists(),
@@ -85,7 +85,7 @@ class DynamoEntities:
         return self._table.updating(key(pk_entity(namespace_id, changed.id), sk_meta()), terms)
 
     async def delete(self, namespace_id: str, entity_id: str, event: AuditEvent) -> int:
-        """The record `#META` goes last, with the event: until then it can be called again."""
+        """Delete the record `#META` last, with the event: until then, a retry finds the rest."""
         with halfway(f"Deleting entity {entity_id}"):
             deleted = await self._delete_configs(namespace_id, entity_id)
             items = await self._own_items(namespace_id, entity_id)
@@ -114,7 +114,7 @@ class DynamoEntities:
         return [key_of(item) for item in await read_pages(self._table, query)]
 
     async def _delete_configs(self, namespace_id: str, entity_id: str) -> int:
-        """Those that are counted by resource, together with their count."""
+        """Delete the configuration records that the registry counts, together with their count."""
         deleted = 0
         some = partial(self._delete_some_configs, namespace_id, entity_id)
         while count := await race(self._table, f"entity {entity_id}", some):

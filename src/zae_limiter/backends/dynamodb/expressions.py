@@ -1,15 +1,15 @@
 """Conditions, updates and queries, without a placeholder written by hand.
 
-An expression is a list of terms. Each says one thing of an attribute, or of several:
+An expression is a list of terms. Each term is a clause about an attribute, with its values:
 
     VERSION, NAME = Field("version"), Field("name")
     request |= request_fields([VERSION.equals(3), VERSION.set(4), NAME.remove()])
 
-Names and values have placeholders, always: limits may be called `a-b.c`, and an expression may
-have 4,096 characters, however long the names are.
+Names and values always have placeholders: a limit may be called `a-b.c`, and DynamoDB takes no
+expression of more than 4,096 characters, however long the names are.
 
-Expressions of the same clauses and attributes have the same text, whatever their values. It is
-written once, as a form, and only values are filled in: see ADR 15.
+Expressions of the same clauses and attributes have the same text, whatever their values. The text
+is written once, as a form, and only values are filled in: see ADR 15.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .wire.values import to_attribute
 
 
 class Clause:
-    """One thing that can be said of attributes: the text that it adds to parts of an expression.
+    """A clause is a text with blanks for each part of an expression that it adds to.
 
     In the text, {0} and {1} are attributes, {a} and {b} are values.
     """
@@ -133,7 +133,7 @@ IS_NEW = (PK.is_absent(),)
 
 
 class Form:
-    """The text of all requests that have the same terms but for their values."""
+    """A form is the text of all requests with the same terms, whatever their values."""
 
     def __init__(
         self,
@@ -170,7 +170,7 @@ class Form:
         return f'{constant[:-1]},{key},"ExpressionAttributeValues":{{{",".join(values)}}}}}'
 
     def to_json(self, key: KeyText, values: Sequence[Any]) -> str:
-        """The parameters of an update, in JSON."""
+        """Return the parameters of an update, in JSON."""
         pk, sk = key
         texts = [
             v if type(v) is int else to_text(v) if type(v) is str else to_json(_other(v))
@@ -179,7 +179,7 @@ class Form:
         return self._json % (to_text(pk), to_text(sk), *texts)
 
     def fields(self, values: Sequence[Any]) -> dict[str, Any]:
-        """The fields of a request, without a key."""
+        """Return the fields of a request, without a key."""
         if not values:
             return dict(self._fixed)
         filled = zip(self._placeholders, map(to_attribute, values), strict=True)
@@ -187,7 +187,7 @@ class Form:
 
 
 def _other(value: Any) -> Any:
-    """A value as its format takes it."""
+    """Return a value as its format takes it."""
     return value if type(value) is bool else to_attribute(value)
 
 
@@ -208,7 +208,7 @@ def _expressions(parts: dict[str, list[str]]) -> Iterator[tuple[str, str]]:
 
 
 def request_fields(terms: Iterable[Term]) -> dict[str, Any]:
-    """The fields of a request that these terms make up; none for no terms."""
+    """Return the fields of a request for these terms; none for no terms."""
     said = list(terms)
     if not said:
         return {}
@@ -218,7 +218,7 @@ def request_fields(terms: Iterable[Term]) -> dict[str, Any]:
 
 
 class Update(SelfEncoded):
-    """The parameters of an update of one item: a form that has been filled in."""
+    """An update is a form that has been filled in: the parameters of an `UpdateItem`."""
 
     def __init__(self, fixed: Fixed, key: KeyText, terms: Iterable[Term]) -> None:
         clauses, attributes, values = zip(*terms, strict=True)

@@ -1,4 +1,4 @@
-"""The attributes of an item, read by name. What cannot be read is the item's fault."""
+"""The attributes of an item are read by name. A failure is reported as damage of the item."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ T = TypeVar("T")
 
 
 class ItemReader:
-    """Only what is asked for is decoded, so that attributes nobody here knows do no harm."""
+    """A reader decodes only the attributes that it is asked for, so unknown ones do no harm."""
 
     def __init__(self, item: Item) -> None:
         self.item = item
 
     def value(self, name: str) -> Any:
-        """The value; None also when there is none."""
+        """Return the value of an attribute; None when there is none."""
         attribute = self.item.get(name)
         return None if attribute is None else from_attribute(attribute)
 
@@ -47,7 +47,7 @@ class ItemReader:
         return value
 
     def map(self, name: str) -> dict[str, Any]:
-        """A map; empty when there is none."""
+        """Return a map; an empty one when there is none."""
         value = self.value(name)
         if value is None:
             return {}
@@ -57,12 +57,12 @@ class ItemReader:
 
 
 def record_name(item: Item) -> str:
-    """What an item is called in messages: its key."""
+    """Return the name of an item in messages: its key."""
     return " ".join(str(item.get(part, {}).get("S", "?")) for part in ("PK", "SK"))
 
 
 def decode_record(item: Item, decode: Callable[[ItemReader], T]) -> T:
-    """Decode an item, or name it in the error."""
+    """Decode an item, or raise an error that names it."""
     try:
         return decode(ItemReader(item))
     except (TypeError, ValueError, ValidationError) as error:

@@ -1,4 +1,4 @@
-"""The life of the table: made, looked at, deleted."""
+"""The table is created, described and deleted here."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _POLLS = 150
 
 
 async def describe_dynamo_table(table: Table) -> dict[str, Any] | None:
-    """What DynamoDB says of the table; None when there is none."""
+    """Return DynamoDB's description of the table; None when there is none."""
     try:
         answer = await table.client.call("DescribeTable", {"TableName": table.name})
     except ResourceMissing:
@@ -28,8 +28,8 @@ async def describe_dynamo_table(table: Table) -> dict[str, Any] | None:
 
 
 async def create_dynamo_table(table: Table) -> None:
-    """Make the table if there is none, and wait until it can be used."""
-    # It may be there already, or others may be making it at this moment.
+    """Create the table if there is none, and wait until it can be used."""
+    # The table may exist already, or another client may be creating it at this moment.
     with suppress(ResourceInUse):
         await table.client.call("CreateTable", get_table_definition(table.name))
     await _wait_for_status(table, "ACTIVE")
@@ -66,7 +66,7 @@ async def _enable_ttl(table: Table) -> None:
     try:
         await table.client.call("UpdateTimeToLive", request)
     except (RequestInvalid, ResourceInUse):
-        # Refused also when others have just enabled it.
+        # DynamoDB refuses this, too, when another client has just enabled it.
         if not await _has_ttl(table):
             raise
 

@@ -19,7 +19,7 @@ from .wire.errors import ConditionFailed
 
 _REGISTRY = pk_system(REGISTRY_ID)
 _STATUS = Field("status")
-# An index shows what was written a moment ago, and hides what was deleted, a little late.
+# An index is eventually consistent: it shows new records, and hides deleted ones, a little late.
 _PURGE_ROUNDS = 10
 _PURGE_WAIT_S = 0.2
 
@@ -52,7 +52,7 @@ class DynamoNamespaces:
         return [record for record in records if record.status == "active"]
 
     async def orphans(self) -> list[NamespaceRecord]:
-        """Also those whose purge was interrupted: they must be found again."""
+        """Return deleted namespaces, also those whose purge was interrupted."""
         return [record for record in await self._records(sk_nsid("")) if record.status != "active"]
 
     async def delete(self, name: str, deleted_at: str) -> None:
@@ -99,25 +99,25 @@ class DynamoNamespaces:
         return sorted(records, key=lambda record: (record.name, record.namespace_id))
 
     def _naming(self, record: NamespaceRecord) -> Action:
-        """Take the name, if it is free."""
+        """Return the action that takes the name, if it is free."""
         is_free = _STATUS.differs_or_is_absent("active")
         return self._table.putting(
             encode_namespace_item(record, sk_namespace(record.name)), [is_free]
         )
 
     def _unnaming(self, record: NamespaceRecord) -> Action:
-        """Free the name, if it is still this namespace's."""
+        """Return the action that frees the name, if it still is this namespace's."""
         is_ours = Field("namespace_id").equals(record.namespace_id)
         return self._table.deleting(_key(sk_namespace(record.name)), [is_ours])
 
     def _introducing(self, record: NamespaceRecord) -> Action:
-        """Take the id, if it is new."""
+        """Return the action that takes the id, if it is new."""
         return self._table.putting(
             encode_namespace_item(record, sk_nsid(record.namespace_id)), IS_NEW
         )
 
     def _marking(self, record: NamespaceRecord, seen_status: str) -> Action:
-        """Change the status of the id, if it still has the one that was seen."""
+        """Return the action that changes the status, as a compare-and-set."""
         terms = [
             _STATUS.equals(seen_status),
             _STATUS.set(record.status),
@@ -126,7 +126,7 @@ class DynamoNamespaces:
         return self._table.updating(_key(sk_nsid(record.namespace_id)), terms)
 
     async def _begin_purge(self, record: NamespaceRecord) -> None:
-        """From here on it cannot be recovered."""
+        """Mark the namespace: from here on it cannot be recovered."""
         terms = [_STATUS.differs_or_is_absent("active"), _STATUS.set("purging")]
         try:
             await self._table.update(_key(sk_nsid(record.namespace_id)), terms)
@@ -139,7 +139,7 @@ class DynamoNamespaces:
 
     async def _purge_data(self, namespace_id: str) -> int:
         purged = await self._delete_all(Query(namespace_id, index="GSI4"))
-        # Older clients left records of this partition out of the index.
+        # Older clients left the records of this partition out of the index.
         purged += await self._delete_all(Query(pk_system(namespace_id), attributes=("PK", "SK")))
         for _ in range(_PURGE_ROUNDS):
             late = await self._still_there(namespace_id)

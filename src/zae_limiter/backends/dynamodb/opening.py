@@ -1,4 +1,4 @@
-"""Reaching the table when a store is opened, or saying clearly why that cannot be."""
+"""A store is opened by reaching its table, or with an error that says why not and where."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from .wire.credentials import Access
 from .wire.errors import RequestInvalid, ResourceMissing, WireError
 
 Creation = Literal["never", "elsewhere", "always"]
-"""When a missing table is made: elsewhere means anywhere but at AWS itself."""
+"""When a missing table is created: elsewhere means anywhere but at AWS itself."""
 
 _HOW_TO_MAKE = "deploy it with `zae-limiter deploy`, or let Repository.open(create=True) make it"
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where a table is looked for."""
+    """The site where a table is looked for."""
 
     host: str
     region: str
@@ -31,14 +31,14 @@ class Site:
 
 
 def find_site(access: Access) -> Site:
-    """What arguments, environment and profile say. May block."""
+    """Return the site that arguments, environment and profile name. May block."""
     grant = access.obtain()
     host = grant.endpoint.host
     return Site(host, grant.region, host.partition(":")[0].endswith(_aws_domains(access)))
 
 
 def _aws_domains(access: Access) -> tuple[str, ...]:
-    """Of every partition that botocore knows."""
+    """Return the domains of every partition that botocore knows."""
     known = access.session().get_component("data_loader").load_data("partitions")
     outputs = [partition["outputs"] for partition in known["partitions"]]
     return tuple(f".{each[name]}" for each in outputs for name in _SUFFIXES if name in each)
@@ -48,7 +48,7 @@ _SUFFIXES = ("dnsSuffix", "dualStackDnsSuffix")
 
 
 async def reach(table: Table, access: Access, create: Creation) -> None:
-    """Read from the table. One that is missing is made, if that is wanted."""
+    """Read from the table. A missing table is created, if that is asked for."""
     try:
         await table.get(VERSION_KEY)
     except RequestInvalid as error:
@@ -69,7 +69,7 @@ def _missing(table_name: str, site: Site) -> InfrastructureNotFoundError:
 
 
 def _explained(error: StorageUnavailable, table_name: str, site: Site) -> StorageUnavailable:
-    """The same failure, telling where it happened."""
+    """Return the failure with the site where it happened."""
     question = "" if isinstance(error.cause, WireError) else "Is this the right region? "
     return StorageUnavailable(
         f"Cannot open table '{table_name}' at {site}. {question if site.is_aws else ''}{error}",

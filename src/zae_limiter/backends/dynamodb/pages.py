@@ -15,11 +15,10 @@ PAGE_ITEMS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Items of one partition in the order of their sort keys.
+    """A query finds items of one partition in the order of their sort keys.
 
-    Keys from `low` to `high`, both inclusive, or all that start with `prefix`. `index`
-    names a global index, whose answers may be a moment old; `attributes` are all that is
-    wanted, if given.
+    Sort keys lie between `low` and `high`, both included, or start with `prefix`. `index`: a
+    global index, whose answers may be a moment old. `attributes`: those to return, if not all.
     """
 
     partition: str
@@ -31,7 +30,7 @@ class Query:
     attributes: tuple[str, ...] = ()
 
     def request(self, table_name: str) -> dict[str, Any]:
-        """What `Query` takes."""
+        """Return the parameters of a `Query`."""
         return {
             "TableName": table_name,
             "ScanIndexForward": not self.newest_first,
@@ -52,7 +51,7 @@ class Query:
 async def read_page(
     table: Table, query: Query, start: Item | None = None, limit: int = PAGE_ITEMS
 ) -> tuple[list[Item], Item | None]:
-    """One page, and where the next one starts; None when this was the last."""
+    """Return a page, and the start of the next; None when this page was the last."""
     request = {**query.request(table.name), "Limit": min(limit, PAGE_ITEMS)}
     if start is not None:
         request["ExclusiveStartKey"] = start
@@ -61,7 +60,7 @@ async def read_page(
 
 
 async def read_pages(table: Table, query: Query, limit: int | None = None) -> list[Item]:
-    """All pages; with a limit, at most so many items."""
+    """Return the items of all pages; with a limit, at most so many."""
     found: list[Item] = []
     start: Item | None = None
     while True:

@@ -38,137 +38,137 @@ TTL_ATTRIBUTE = "ttl"
 
 
 def pk_entity(namespace_id: str, entity_id: str) -> str:
-    """Entity, its configuration and usage."""
+    """Return the partition of an entity, its configuration and usage."""
     return f"{namespace_id}/ENTITY#{entity_id}"
 
 
 def pk_bucket(namespace_id: str, entity_id: str, resource: str, shard_id: int) -> str:
-    """A bucket item: each has a partition of its own."""
+    """Return the partition of a bucket item: each has its own."""
     return f"{namespace_id}/BUCKET#{entity_id}#{resource}#{shard_id}"
 
 
 def pk_resource(namespace_id: str, resource: str) -> str:
-    """Defaults of a resource."""
+    """Return the partition of a resource's defaults."""
     return f"{namespace_id}/RESOURCE#{resource}"
 
 
 def pk_system(namespace_id: str) -> str:
-    """Defaults and registries of a namespace."""
+    """Return the partition of a namespace's defaults and registries."""
     return f"{namespace_id}/SYSTEM#"
 
 
 def pk_audit(namespace_id: str, entity_id: str) -> str:
-    """Audit events of an entity."""
+    """Return the partition of an entity's audit events."""
     return f"{namespace_id}/AUDIT#{entity_id}"
 
 
 def sk_meta() -> str:
-    """Entity record."""
+    """Return the sort key of an entity record."""
     return "#META"
 
 
 def sk_state() -> str:
-    """Bucket record."""
+    """Return the sort key of a bucket item."""
     return "#STATE"
 
 
 def sk_config(resource: str | None = None) -> str:
-    """Configuration; with a resource, an entity's."""
+    """Return the sort key of a configuration; with a resource, of an entity's."""
     return "#CONFIG" if resource is None else f"#CONFIG#{resource}"
 
 
 def sk_deleted(sk: str) -> str:
-    """What is left of a deleted configuration: the number of its last version."""
+    """Return the sort key of a deleted configuration's remains: its last version."""
     return f"#DELETED{sk}"
 
 
 def sk_usage(resource: str, window_key: str) -> str:
-    """Usage snapshot."""
+    """Return the sort key of a usage snapshot."""
     return f"#USAGE#{resource}#{window_key}"
 
 
 def sk_audit(event_id: str) -> str:
-    """Audit event."""
+    """Return the sort key of an audit event."""
     return f"#AUDIT#{event_id}"
 
 
 def sk_version() -> str:
-    """Version record."""
+    """Return the sort key of the version record."""
     return "#VERSION"
 
 
 def sk_resources() -> str:
-    """Resources that have defaults."""
+    """Return the sort key of the registry of resources with defaults."""
     return "#RESOURCES"
 
 
 def sk_entity_config_resources() -> str:
-    """How many entities have limits of their own, by resource."""
+    """Return the sort key of the registry of entities with limits of their own."""
     return "#ENTITY_CONFIG_RESOURCES"
 
 
 def sk_namespace(name: str) -> str:
-    """Namespace by name."""
+    """Return the sort key of a namespace by name."""
     return f"#NAMESPACE#{name}"
 
 
 def sk_nsid(namespace_id: str) -> str:
-    """Namespace by id."""
+    """Return the sort key of a namespace by id."""
     return f"#NSID#{namespace_id}"
 
 
 def gsi1_pk_parent(namespace_id: str, parent_id: str) -> str:
-    """Children of an entity."""
+    """Return the index partition of an entity's children."""
     return f"{namespace_id}/PARENT#{parent_id}"
 
 
 def gsi1_sk_child(entity_id: str) -> str:
-    """One child."""
+    """Return the index sort key of a child."""
     return f"CHILD#{entity_id}"
 
 
 def gsi2_pk_resource(namespace_id: str, resource: str) -> str:
-    """Buckets and usage of a resource."""
+    """Return the index partition of a resource's buckets and usage."""
     return f"{namespace_id}/RESOURCE#{resource}"
 
 
 def gsi2_sk_bucket(entity_id: str, shard_id: int) -> str:
-    """One bucket item of a resource."""
+    """Return the index sort key of a resource's bucket item."""
     return f"BUCKET#{entity_id}#{shard_id}"
 
 
 def gsi2_sk_usage(window_key: str, entity_id: str) -> str:
-    """One usage snapshot of a resource."""
+    """Return the index sort key of a resource's usage snapshot."""
     return f"USAGE#{window_key}#{entity_id}"
 
 
 def gsi3_pk_entity_config(namespace_id: str, resource: str) -> str:
-    """Entities with limits of their own for a resource."""
+    """Return the index partition of entities with limits of their own for a resource."""
     return f"{namespace_id}/ENTITY_CONFIG#{resource}"
 
 
 def gsi3_sk_entity(entity_id: str) -> str:
-    """One of them."""
+    """Return the index sort key of an entity with limits of its own."""
     return entity_id
 
 
 def gsi3_pk_entity(namespace_id: str, entity_id: str) -> str:
-    """Buckets of an entity."""
+    """Return the index partition of an entity's buckets."""
     return f"{namespace_id}/ENTITY#{entity_id}"
 
 
 def gsi3_sk_bucket(resource: str, shard_id: int) -> str:
-    """One bucket item of an entity."""
+    """Return the index sort key of an entity's bucket item."""
     return f"BUCKET#{resource}#{shard_id}"
 
 
 def gsi4_sk_bucket(entity_id: str, resource: str, shard_id: int) -> str:
-    """One bucket item of a namespace."""
+    """Return the index sort key of a namespace's bucket item."""
     return f"BUCKET#{entity_id}#{resource}#{shard_id}"
 
 
 def parse_namespace(pk: str) -> tuple[str, str]:
-    """The namespace id of a key, and the rest of it."""
+    """Return the namespace id of a key, and the rest of the key."""
     namespace_id, found, rest = pk.partition("/")
     if not found:
         raise ValueError(f"no namespace in key {pk!r}")
@@ -176,7 +176,7 @@ def parse_namespace(pk: str) -> tuple[str, str]:
 
 
 def parse_bucket_pk(pk: str) -> tuple[str, str, str, int]:
-    """Namespace id, entity id, resource and shard of a bucket's key."""
+    """Return namespace id, entity id, resource and shard of a bucket item's key."""
     namespace_id, rest = parse_namespace(pk)
     kind, _, name = rest.partition("#")
     entity_id, _, tail = name.partition("#")
@@ -187,22 +187,22 @@ def parse_bucket_pk(pk: str) -> tuple[str, str, str, int]:
 
 
 def bucket_attr(limit_name: str, field: str) -> str:
-    """The attribute that holds one field of one limit of a bucket."""
+    """Return the attribute that holds one field of one limit of a bucket item."""
     return f"{BUCKET_PREFIX}_{limit_name}_{field}"
 
 
 def parse_bucket_attr(name: str) -> tuple[str, str] | None:
-    """Limit name and field of such an attribute; None for any other."""
+    """Return limit name and field of such an attribute; None for any other."""
     return _parse_attr(name, BUCKET_PREFIX)
 
 
 def limit_attr(limit_name: str, field: str) -> str:
-    """The attribute that holds one field of one stored limit."""
+    """Return the attribute that holds one field of one stored limit."""
     return f"{LIMIT_PREFIX}_{limit_name}_{field}"
 
 
 def parse_limit_attr(name: str) -> tuple[str, str] | None:
-    """Limit name and field of such an attribute; None for any other."""
+    """Return limit name and field of such an attribute; None for any other."""
     return _parse_attr(name, LIMIT_PREFIX)
 
 
@@ -214,7 +214,7 @@ def _parse_attr(name: str, prefix: str) -> tuple[str, str] | None:
 
 
 def name_attr(name: str) -> str:
-    """The attribute that is called like a limit or a resource, in records that count by name.
+    """Return the attribute that counts for a limit or a resource, in records that count by name.
 
     A name that the record needs for itself gets a sign that no name can have.
     """
@@ -222,7 +222,7 @@ def name_attr(name: str) -> str:
 
 
 def parse_name_attr(attribute: str) -> str | None:
-    """The name that such an attribute counts for; None when it is the record's own."""
+    """Return the name that such an attribute counts for; None when it is the record's own."""
     if attribute.startswith("#"):
         return attribute[1:]
     return None if attribute in _OWN_ATTRIBUTES or "#" in attribute else attribute
@@ -245,17 +245,17 @@ _OWN_ATTRIBUTES = frozenset(
 
 
 def calculate_ttl(now_ms: int, seconds: int = 86_400) -> int:
-    """The moment, in seconds since the epoch, at which a record may go."""
+    """Return the moment, in seconds since the epoch, from which a record may be dropped."""
     return now_ms // 1000 + seconds
 
 
 def key(pk: str, sk: str) -> dict[str, Any]:
-    """A primary key as DynamoDB takes it."""
+    """Return a primary key as DynamoDB takes it."""
     return {"PK": {"S": pk}, "SK": {"S": sk}}
 
 
 def get_table_definition(table_name: str) -> dict[str, Any]:
-    """What `CreateTable` takes."""
+    """Return the parameters of a `CreateTable`."""
     return {
         "TableName": table_name,
         "BillingMode": "PAY_PER_REQUEST",

@@ -1,4 +1,4 @@
-"""A store in one DynamoDB table, shared by any number of machines."""
+"""The store in one DynamoDB table: its roles over one client."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class DynamoStore:
         return store
 
     async def create_table(self) -> None:
-        """Make the table if there is none, and wait until it can be used."""
+        """Create the table if there is none, and wait until it can be used."""
         await create_dynamo_table(self.table)
 
     async def delete_table(self) -> None:
@@ -90,5 +90,5 @@ class DynamoStore:
         await self.table.get(VERSION_KEY)
 
     async def close(self) -> None:
-        """Let go of connections. Closing twice does nothing."""
+        """Close the connections. Closing twice does nothing."""
         await self.table.client.close()

@@ -1,8 +1,8 @@
-"""The one table: each call on its items, with the care that the call needs.
+"""Calls on the items of the table.
 
-Calls that may be carried out twice without harm are sent again when their answer is lost:
-reads, batch deletions, and transactions, which carry a token. Any other write is its
-caller's to repeat or not.
+A call that may be carried out twice without harm is sent again when its answer is lost: a read, a
+batch deletion, or a transaction, which carries an idempotency token. Whether another write is sent
+again is its caller's decision.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from .wire.values import Item
 T = TypeVar("T")
 Key = dict[str, Any]
 Action = dict[str, Any]
-"""One action of a transaction, as `TransactWriteItems` takes it."""
+"""An action of a transaction, as `TransactWriteItems` takes it."""
 
 _GETS_PER_BATCH = 100
 _DELETES_PER_BATCH = 25
-# What hung for long is not tried again: whoever waits has waited enough.
+# A call that hung for long is not sent again: its caller has waited enough.
 _RESENDING = Backoff(retries=2, base_s=0.05, ceiling_s=0.2, total_s=0.5, deadline_s=1.0)
 _UNPROCESSED = Backoff(retries=10, base_s=0.05, ceiling_s=1.0, total_s=5.0)
 
@@ -50,13 +50,13 @@ class Table:
     def call(
         self, operation: str, parameters: Mapping[str, Any]
     ) -> Coroutine[Any, Any, dict[str, Any]]:
-        """Any operation on items. A table that is gone cannot answer."""
+        """Carry out any operation on items."""
         if self.measured:
             parameters = {**parameters, "ReturnConsumedCapacity": "INDEXES"}
         return self.client.call_table(self.name, operation, parameters)
 
     async def repeatable(self, operation: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """The same, for an operation that does no harm when it is carried out twice."""
+        """Carry out an operation that does no harm when it is carried out twice."""
         waits_s = delays(_RESENDING, self.io.entropy)
         deadline_ms = self.io.now_ms() + 1000 * _RESENDING.deadline_s
         while True:
@@ -69,7 +69,7 @@ class Table:
             await self.io.pause(wait_s)
 
     async def get(self, key: Key, *, consistent: bool = False) -> Item | None:
-        """The item, if there is one."""
+        """Return the item, if there is one."""
         request = {"TableName": self.name, "Key": key, "ConsistentRead": consistent}
         return (await self.repeatable("GetItem", request)).get("Item")
 
@@ -89,7 +89,7 @@ class Table:
         return {"TableName": self.name, **place, **request_fields(terms)}
 
     async def transact(self, actions: Sequence[Action], token: str | None = None) -> None:
-        """Carry out all actions or none, once, however often it is sent."""
+        """Carry out all actions or none, once, however often the transaction is sent."""
         token = token or self.io.operation_id()
         request = {"TransactItems": actions, "ClientRequestToken": token}
         await self.repeatable("TransactWriteItems", request)
@@ -107,11 +107,11 @@ class Table:
         return {"Delete": self._request(terms, Key=key)}
 
     def checking(self, key: Key, terms: Iterable[Term]) -> Action:
-        """Only look at the item, as an action of a transaction."""
+        """Check the item, as an action of a transaction."""
         return {"ConditionCheck": self._request(terms, Key=key)}
 
     async def batch_get(self, keys: Iterable[Key], *, consistent: bool = False) -> list[Item]:
-        """The items that exist, in any order; any number of keys."""
+        """Return the items that exist, in any order, for any number of keys."""
         found: list[Item] = []
         for chunk in _chunks(_distinct(keys), _GETS_PER_BATCH):
             request = {self.name: {"Keys": chunk, "ConsistentRead": consistent}}
@@ -120,7 +120,7 @@ class Table:
         return found
 
     async def batch_delete(self, keys: Iterable[Key]) -> int:
-        """Delete the items, and count the keys. Part of it may be done when it fails."""
+        """Delete the items, and count the keys. A failure may leave part of them deleted."""
         doomed = _distinct(keys)
         for chunk in _chunks(doomed, _DELETES_PER_BATCH):
             request = {self.name: [{"DeleteRequest": {"Key": key}} for key in chunk]}
@@ -130,7 +130,7 @@ class Table:
     async def _in_full(
         self, operation: str, request: Mapping[str, Any], unprocessed: str
     ) -> list[dict[str, Any]]:
-        """Send what was left over again until nothing is."""
+        """Send what was left unprocessed again, with backoff, until nothing is."""
         waits_s = delays(_UNPROCESSED, self.io.entropy)
         answers: list[dict[str, Any]] = []
         while True:
@@ -147,17 +147,17 @@ class Table:
 
 
 def key_of(item: Item) -> Key:
-    """The key of an item."""
+    """Return the key of an item."""
     return {"PK": item["PK"], "SK": item["SK"]}
 
 
 def key_text(keyed: Item) -> tuple[str, str]:
-    """The same, in a form that can be compared."""
+    """Return the key of an item as plain text, which can be compared."""
     return keyed["PK"]["S"], keyed["SK"]["S"]
 
 
 def _distinct(keys: Iterable[Key]) -> list[Key]:
-    """DynamoDB refuses a batch that names a key twice."""
+    """Drop repeated keys: DynamoDB refuses a batch that names a key twice."""
     return list({key_text(key): key for key in keys}.values())
 
 

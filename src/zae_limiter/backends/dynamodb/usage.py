@@ -21,7 +21,7 @@ from .table import Table, key_of, key_text
 from .wire.values import Item
 
 _POSITION = re.compile(r"\d{4}-\d\d(-\d\d(T\d\d:\d\d:\d\dZ)?)?(#[^#]{1,256})?", re.ASCII)
-# How much of a time the key of a window that starts then has, at least.
+# The least number of characters that a window's key shares with the time at which it starts.
 _KEY_CHARS = {"hourly": 20, "daily": 10, "monthly": 7, None: 7}
 _ALL_OF_ENTITY = sk_usage("", "").removesuffix("#")
 _OF_RESOURCE = gsi2_sk_usage("", "").removesuffix("#")
@@ -57,7 +57,7 @@ class DynamoUsage:
     async def _of_all_resources(
         self, namespace_id: str, query: UsageQuery, cursor: str | None
     ) -> list[_Found]:
-        """Everything an entity has used: its keys are in the order of resources, not of time."""
+        """Return all snapshots of an entity. Their keys are ordered by resource, not by time."""
         partition = pk_entity(namespace_id, query.entity_id or "")
         items = await read_pages(self._table, Query(partition, _ALL_OF_ENTITY))
         found = [_of_entity(item, decode_snapshot_item(item)) for item in items]
@@ -66,12 +66,12 @@ class DynamoUsage:
     async def _of_resource(
         self, namespace_id: str, query: UsageQuery, cursor: str | None, enough: int
     ) -> list[_Found]:
-        """The newest, at least `enough` of them if there are so many."""
+        """Return the newest snapshots, at least `enough` of them if there are so many."""
         keys = _key_range(namespace_id, query, cursor)
         found: list[_Found] = []
         start: Item | None = None
         while keys.low <= keys.high and len(found) < enough:
-            # One more, because the page before this one ends with the first.
+            # One more than enough: the previous page ends with the first item of this one.
             items, start = await read_page(self._table, keys, start, enough + 1)
             found += _wanted(await self._read_found(items, query), query, cursor)
             if start is None:
@@ -91,7 +91,7 @@ class DynamoUsage:
 
 
 def _key_range(namespace_id: str, query: UsageQuery, cursor: str | None) -> Query:
-    """The keys that may be wanted. Those before the start are told apart when they are read."""
+    """Return the range of keys that may match. Snapshots before the start are filtered later."""
     resource = query.resource or ""
     start, end = query.start_time or "", query.end_time
     low = start[: _KEY_CHARS[query.window_type]]

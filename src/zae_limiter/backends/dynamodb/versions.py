@@ -1,4 +1,4 @@
-"""Which versions the parts of a deployment have."""
+"""The version record names the versions of a deployment's parts."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ VERSION_KEY = key(pk_system(REGISTRY_ID), sk_version())
 
 
 class DynamoVersions:
-    """The one version record of a table."""
+    """The version record of a table."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
 
     async def read(self) -> VersionRecord | None:
-        """The record; None when nobody has written it."""
+        """Return the record; None when there is none."""
         item = await self._table.get(VERSION_KEY, consistent=True)
         return None if item is None else decode_record(item, _version)
 
     async def write(self, record: VersionRecord) -> None:
-        """Replace the record. The time of the change is now."""
+        """Replace the record, with the current time."""
         await self._table.put(self._item(record))
 
     async def introduce(self, record: VersionRecord) -> None:

@@ -43,7 +43,7 @@ class MemoryBuckets:
             self._sweep(at_ms)
 
     def _sweep(self, now_ms: int) -> None:
-        """Forget expired buckets each time their number has doubled: a constant cost each."""
+        """Drop expired buckets each time their number has doubled: O(1) for each bucket."""
         buckets = self._tables.buckets
         if len(buckets) < self._sweep_at:
             return

@@ -17,7 +17,7 @@ _NOTHING = LimiterConfig()
 
 
 class MemoryConfigs:
-    """One record for each slot. A deleted one stays, empty, to keep counting versions."""
+    """Configuration records by slot. A deleted record stays, empty, and keeps its version."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
@@ -91,5 +91,5 @@ class MemoryConfigs:
 
 
 def _says(config: LimiterConfig | None) -> TypeGuard[LimiterConfig]:
-    """True when the record says anything at all."""
+    """Return whether the record sets anything."""
     return config is not None and config != _NOTHING

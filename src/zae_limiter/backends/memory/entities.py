@@ -11,7 +11,8 @@ from .tables import Tables, drop
 
 
 class MemoryEntities:
-    """Entities by namespace and id. What goes in and out is copied: metadata is mutable."""
+    """Entities by namespace and id. Entities are copied on the way in and out: their metadata is
+    mutable."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
@@ -52,7 +53,7 @@ class MemoryEntities:
         tables = self._tables
         owner = (namespace_id, entity_id)
         with tables.lock:
-            # Buckets first: what they have used goes with the rest of the usage.
+            # Buckets first: forgetting one adds its last hour to the usage, which is then dropped.
             deleted = (
                 forget(tables, lambda key: key[:2] == owner)
                 + drop(tables.entities, lambda key: key == owner)
@@ -74,5 +75,5 @@ class MemoryEntities:
 
 
 def copy_entity(entity: Entity) -> Entity:
-    """The same entity with metadata of its own."""
+    """Return a copy of the entity with metadata of its own."""
     return replace(entity, metadata=dict(entity.metadata))

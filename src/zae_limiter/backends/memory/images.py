@@ -1,4 +1,4 @@
-"""Buckets in memory need not be remembered: they are here."""
+"""The images of a store in memory are its buckets themselves."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from .tables import Tables
 
 
 class MemoryImages:
-    """Every bucket as it is. There is nothing to keep, so nothing can be out of date."""
+    """The buckets as they are. Nothing is kept twice, so no image can be stale."""
 
     def __init__(self, tables: Tables) -> None:
         self.get = tables.buckets.get
 
     def put(self, address: BucketAddress, bucket: Bucket) -> None:
-        """The store has it."""
+        """Do nothing: the store has the bucket."""
 
     def discard(self, address: BucketAddress) -> None:
-        """The store has none."""
+        """Do nothing: the store has no bucket there."""

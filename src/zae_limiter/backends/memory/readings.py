@@ -19,19 +19,19 @@ from .tables import Reading, Tables
 def note(
     tables: Tables, address: BucketAddress, at_ms: int, before: Bucket | None, after: Bucket
 ) -> None:
-    """A write is about to take effect: read the counters if it is the first of its hour."""
+    """Read the counters before a write takes effect, if the write is the first of its hour."""
     hour_ms = hour_start_ms(at_ms)
     if before is None:
         tables.readings[address] = _of_new(hour_ms)
         return
     reading = tables.readings[address]
-    # A limit that goes takes its counter along.
+    # A limit that is removed takes its counter along: settle before it is gone.
     if reading.hour_ms != hour_ms or before.cells.keys() != after.cells.keys():
         _settle(tables, address, reading, before)
         tables.readings[address] = Reading(hour_ms, consumption(None, before))
 
 
-# Most buckets are in their first hour: all of them share its reading.
+# Most buckets are in their first hour. They share one reading, which saves memory.
 @lru_cache(maxsize=16)
 def _of_new(hour_ms: int) -> Reading:
     return Reading(hour_ms, UsageCounts())
@@ -44,7 +44,7 @@ def _settle(tables: Tables, address: BucketAddress, reading: Reading, bucket: Bu
 
 
 def _used(reading: Reading, bucket: Bucket) -> UsageCounts:
-    """What the bucket has consumed since the reading; negative where it gave back."""
+    """Return the consumption of a bucket since a reading; negative where it gave back."""
     seen_milli, events = reading.counts.consumed_milli, reading.counts.events
     consumed_milli = {
         name: cell.consumed_milli - seen_milli.get(name, 0)
@@ -55,7 +55,7 @@ def _used(reading: Reading, bucket: Bucket) -> UsageCounts:
 
 
 def forget(tables: Tables, doomed: Callable[[BucketAddress], bool]) -> int:
-    """Let buckets go, but keep what they have used. Returns how many went."""
+    """Drop buckets, but keep their usage. Return how many were dropped."""
     addresses = [address for address in tables.buckets if doomed(address)]
     for address in addresses:
         _settle(tables, address, tables.readings.pop(address), tables.buckets.pop(address))
@@ -63,7 +63,7 @@ def forget(tables: Tables, doomed: Callable[[BucketAddress], bool]) -> int:
 
 
 def current_hours(tables: Tables, namespace_id: str) -> Iterator[UsageHour]:
-    """What the buckets have used in the hours that they are in."""
+    """Yield the usage of each bucket in the hour that it is in."""
     for address, bucket in tables.buckets.items():
         if address.namespace_id == namespace_id:
             reading = tables.readings[address]

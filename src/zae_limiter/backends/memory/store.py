@@ -45,7 +45,7 @@ class MemoryStore:
         self.usage = MemoryUsage(tables)
 
     async def ping(self) -> None:
-        """Memory is always there."""
+        """Do nothing: memory is always there."""
 
     async def close(self) -> None:
-        """Nothing to let go of: the data goes with the last reference to it."""
+        """Do nothing: the data goes with the last reference to it."""

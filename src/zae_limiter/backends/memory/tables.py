@@ -20,7 +20,7 @@ UsageKey = tuple[str, str, str, int]  # namespace id, entity id, resource, start
 
 
 class Reading(NamedTuple):
-    """How the counters of a bucket stood before its first write of an hour."""
+    """A reading is the state of a bucket's counters before its first write of an hour."""
 
     hour_ms: int
     counts: UsageCounts
@@ -28,9 +28,9 @@ class Reading(NamedTuple):
 
 @dataclass(slots=True)
 class Tables:
-    """Everything stored. Hold the lock while touching any of it.
+    """The dictionaries of a store. The caller holds the lock while it touches any of them.
 
-    `readings` are those of `buckets`. `usage` holds what was used before them.
+    `readings`: one for each bucket. `usage`: the hours before these readings.
     """
 
     lock: AbstractContextManager[object]
@@ -45,7 +45,7 @@ class Tables:
     usage: dict[UsageKey, UsageCounts] = field(default_factory=lambda: defaultdict(UsageCounts))
 
     def record(self, namespace_id: str, event: AuditEvent) -> None:
-        """Keep an audit event. Its details are mutable, so a copy is kept."""
+        """Keep a copy of an audit event, since its details are mutable."""
         self.audit[namespace_id, event.entity_id].append(deepcopy(event))
 
 

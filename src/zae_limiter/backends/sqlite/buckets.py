@@ -37,13 +37,12 @@ _SELECT_RESOURCE = f"""
 _SELECT_DUE = f"{_SELECT_ALL} WHERE look_at_s <= ? ORDER BY look_at_s LIMIT ?"
 _DELETE = f"DELETE FROM buckets WHERE {KEY}"
 _LOOK_AT = f"UPDATE buckets SET look_at_s = ? WHERE {KEY}"
-# Many for each bucket created, so that expired ones cannot pile up: of each round through all
-# buckets, those that have been made since are a small part.
+# Many are looked at for each bucket that is created. Without this, expired buckets would pile up.
 _SWEPT_PER_CREATE = 16
 
 
 class SqliteBuckets:
-    """One row for each bucket."""
+    """The bucket items, one row each."""
 
     metered = False
 
@@ -108,7 +107,7 @@ class _BucketRows:
 
 
 def _buckets(db: sqlite3.Connection, select: str, *key: str) -> dict[BucketAddress, Bucket]:
-    """All that are not damaged."""
+    """Return the buckets that can be read."""
     found = {}
     for namespace_id, entity_id, resource, shard, *row in db.execute(select, key):
         address = BucketAddress(namespace_id, entity_id, resource, shard)
@@ -122,8 +121,8 @@ def _buckets(db: sqlite3.Connection, select: str, *key: str) -> dict[BucketAddre
 def _count(
     db: sqlite3.Connection, address: BucketAddress, item: BucketRow, hour_ms: int, after: Bucket
 ) -> tuple[int, str]:
-    """The hour the row is in, and what its counters had come to when that began. What cannot be
-    told from them any more, because the hour or a limit is gone, goes to the table."""
+    """Return the hour of the row, and the counters at its beginning. Usage that the counters can
+    tell no longer, because the hour or a limit is over, goes to the table `usage`."""
     before = item.bucket
     if hour_ms == item.hour_ms and before.cells.keys() <= after.cells.keys():
         return item.hour_ms, item.counted
@@ -135,8 +134,7 @@ def _count(
 
 
 def _sweep(db: sqlite3.Connection, now_ms: int) -> None:
-    """Look at some buckets that may have expired: delete those that have, but keep what they
-    have used."""
+    """Look at some buckets that may have expired: delete the expired ones, but keep their usage."""
     due = db.execute(_SELECT_DUE, (now_ms // 1000, _SWEPT_PER_CREATE)).fetchall()
     for namespace_id, entity_id, resource, shard, *row in due:
         address = BucketAddress(namespace_id, entity_id, resource, shard)
@@ -144,7 +142,8 @@ def _sweep(db: sqlite3.Connection, now_ms: int) -> None:
             item = decode_bucket_row(address, row)
             used = decode_usage(address, item)
         except StoredDataError:
-            # Whoever uses this bucket will hear of it; the one who is creating another shall not.
+            # The caller creates another bucket and must not fail for this one, whose own users
+            # will get the error.
             db.execute(_LOOK_AT, (None, *address))
             continue
         if item.bucket.is_expired(now_ms):

@@ -37,7 +37,7 @@ Rates = tuple[tuple[str, Rate], ...]
 
 
 class Shape(NamedTuple):
-    """What buckets with the same limits and the same parent have in common: most of a bucket.
+    """A shape is the part of a bucket that buckets with the same limits and parent share.
 
     `rates`: each limit by its name.
     """
@@ -54,9 +54,9 @@ class Shape(NamedTuple):
 class BucketRow(NamedTuple):
     """A row of `buckets`. Most writes change nothing but its bucket.
 
-    `shape`: what it has in common with others. `hour_ms`: the hour it is in.
-    `counted`: what its counters had come to when that began, as it is stored.
-    `look_at_s`: when to look whether it has expired; None if it never will.
+    `shape`: the part that it shares with other rows. `hour_ms`: the hour of its usage.
+    `counted`: its counters at the beginning of that hour, as they are stored.
+    `look_at_s`: when to look whether the bucket has expired; None if it never will.
     """
 
     bucket: Bucket
@@ -72,7 +72,7 @@ NOTHING_COUNTED = "[0,{}]"
 
 
 def read_row(table: str, key: tuple[object, ...], decode: Callable[[Row], T], row: Row) -> T:
-    """Decode a row; what goes wrong is the row's fault."""
+    """Decode a row; a failure is reported as damage of the row."""
     try:
         return decode(row)
     except _UNREADABLE as error:
@@ -82,14 +82,14 @@ def read_row(table: str, key: tuple[object, ...], decode: Callable[[Row], T], ro
 
 
 def encode_bucket_row(item: BucketRow) -> BucketColumns:
-    """The columns `BUCKET_COLUMNS`."""
+    """Return the columns `BUCKET_COLUMNS`."""
     state, recent = encode_state(item.bucket)
     return state, recent, _encode_shape(item.shape), item.hour_ms, item.counted, item.look_at_s
 
 
 def encode_state(bucket: Bucket) -> tuple[str, str]:
-    """The columns `state` and `recent`: all that is not in the shape. Amounts may exceed SQLite's
-    integers, so they go as text, and plainly: every acquire passes here."""
+    """Return the columns `state` and `recent`: all that is not in the shape. Amounts may exceed
+    SQLite's integers, so they are text, without JSON: every acquire passes here."""
     numbers = [bucket.refilled_at_ms, bucket.acquires]
     for tokens_milli, _, consumed_milli, remainder in bucket.cells.values():
         numbers += (tokens_milli, consumed_milli, remainder)
@@ -99,7 +99,7 @@ def encode_state(bucket: Bucket) -> tuple[str, str]:
 
 
 def shape_of(bucket: Bucket) -> Shape:
-    """What the bucket has in common with others."""
+    """Return the shape of a bucket."""
     return Shape(
         tuple([(name, cell.rate) for name, cell in bucket.cells.items()]),
         bucket.fingerprint,
@@ -118,8 +118,8 @@ def _encode_shape(shape: Shape) -> str:
 
 
 def look_at_s(bucket: Bucket, known_s: int | None = None) -> int | None:
-    """The column `look_at_s`. One that is known will do while it is early enough: the lifetime
-    grows with each acquire, and to follow it would be to write to the index each time."""
+    """Return the column `look_at_s`. A known time is kept while it is early enough: the lifetime
+    grows with each acquire, and following it would write to the index each time."""
     expires_at_s = bucket.expires_at_s
     if expires_at_s is None:
         return None
@@ -129,18 +129,18 @@ def look_at_s(bucket: Bucket, known_s: int | None = None) -> int | None:
 
 
 def decode_bucket_row(address: BucketAddress, row: Row) -> BucketRow:
-    """From the columns `BUCKET_COLUMNS`."""
+    """Decode the columns `BUCKET_COLUMNS`."""
     return read_row("buckets", address, _item, row)
 
 
 def _item(row: Row) -> BucketRow:
     state, recent, shape_text, hour_ms, counted, look_at_s = row
-    # Every acquire passes here, so this is no call for each.
+    # One comparison instead of four calls: every acquire passes here.
     if not (type(state) is type(recent) is type(shape_text) is type(counted) is str):
         raise TypeError(f"{row!r} is not all text")
     shape = _decode_shape(shape_text)
     refilled_at_ms, acquires, *amounts = map(int, state.split(" "))
-    # Three for each limit. One more is the end of its life.
+    # Three numbers for each limit. One more number is the end of the lifetime.
     expires_at_s = amounts.pop() if len(amounts) % 3 else None
     bucket = Bucket(
         _cells(shape.rates, amounts),
@@ -170,16 +170,16 @@ def _cells(rates: Rates, amounts: list[int]) -> dict[str, Cell]:
 
 
 def encode_counters(bucket: Bucket, after: Bucket) -> str:
-    """The column `usage_counted`, where an hour begins with this bucket. A limit that is gone
-    `after` that begins with nothing if it comes back."""
+    """Return the column `usage_counted` of an hour that begins with this bucket. A limit that is
+    missing in `after` counts from zero if it comes back."""
     cells = bucket.cells
     counters_milli = {name: cells[name].consumed_milli for name in cells if name in after.cells}
     return _encode((bucket.acquires, counters_milli))
 
 
 def decode_usage(address: BucketAddress, item: BucketRow) -> UsageCounts:
-    """What an item has used in the hour it is in: what its counters have come to since that
-    began. To count apart would be more to write with every acquire."""
+    """Return the usage of a row in its hour: its counters less those at the beginning of the hour.
+    A counter of its own would be one more number to write with every acquire."""
     before = read_row("buckets", address, _counts, (item.counted,))
     counters_milli = before.consumed_milli
     used_milli = {
@@ -216,12 +216,12 @@ def _rate(name: str, capacity_milli: int, amount_milli: int, period_ms: int) -> 
 
 
 def encode_counts(counts: UsageCounts) -> str:
-    """The column `counts` of `usage`."""
+    """Return the column `counts` of `usage`."""
     return _encode((counts.events, counts.consumed_milli))
 
 
 def decode_counts(key: tuple[str, str, str, int], row: Row) -> UsageCounts:
-    """From the column `counts`."""
+    """Decode the column `counts`."""
     return read_row("usage", key, _counts, row)
 
 
@@ -231,12 +231,12 @@ def _counts(row: Row) -> UsageCounts:
 
 
 def encode_limits_column(limits: tuple[Limit, ...] | None) -> str | None:
-    """The column `limits` of `configs`."""
+    """Return the column `limits` of `configs`."""
     return None if limits is None else _encode([limit.to_dict() for limit in limits])
 
 
 def decode_config_row(key: tuple[str, str, str], row: Row) -> LimiterConfig:
-    """From the columns of `configs` after the key."""
+    """Decode the columns of `configs` after the key."""
     return read_row("configs", key, _config, row)
 
 
@@ -252,7 +252,7 @@ def _config(row: Row) -> LimiterConfig:
 
 
 def encode_entity_row(entity: Entity) -> tuple[object, ...]:
-    """The columns of `entities` after the namespace."""
+    """Return the columns of `entities` after the namespace."""
     return (
         entity.id,
         entity.name,
@@ -265,12 +265,12 @@ def encode_entity_row(entity: Entity) -> tuple[object, ...]:
 
 
 def encode_metadata_column(metadata: dict[str, str]) -> str:
-    """The column `metadata` of `entities`."""
+    """Return the column `metadata` of `entities`."""
     return _encode(metadata)
 
 
 def decode_entity_row(namespace_id: str, row: Row) -> Entity:
-    """From the columns of `entities` after the namespace."""
+    """Decode the columns of `entities` after the namespace."""
     return read_row("entities", (namespace_id, row[0]), _entity, row)
 
 
@@ -288,7 +288,7 @@ def _entity(row: Row) -> Entity:
 
 
 def encode_event_row(event: AuditEvent) -> tuple[object, ...]:
-    """The columns of `audit` after the namespace."""
+    """Return the columns of `audit` after the namespace."""
     return (
         event.entity_id,
         event.event_id,
@@ -301,7 +301,7 @@ def encode_event_row(event: AuditEvent) -> tuple[object, ...]:
 
 
 def decode_event_row(namespace_id: str, row: Row) -> AuditEvent:
-    """From the columns of `audit` after the namespace."""
+    """Decode the columns of `audit` after the namespace."""
     return read_row("audit", (namespace_id, *row[:2]), _event, row)
 
 
@@ -319,7 +319,7 @@ def _event(row: Row) -> AuditEvent:
 
 
 def encode_namespace_row(record: NamespaceRecord) -> tuple[object, ...]:
-    """The columns of `namespaces`."""
+    """Return the columns of `namespaces`."""
     return (
         record.name,
         record.namespace_id,
@@ -330,7 +330,7 @@ def encode_namespace_row(record: NamespaceRecord) -> tuple[object, ...]:
 
 
 def decode_namespace_row(row: Row) -> NamespaceRecord:
-    """From the columns of `namespaces`."""
+    """Decode the columns of `namespaces`."""
     return read_row("namespaces", (row[1],), _namespace, row)
 
 

@@ -16,8 +16,8 @@ from .connection import Connection
 from .entities import ENTITY_COLUMNS
 
 _KEY = "namespace_id = ? AND entity_id = ? AND resource = ?"
-# Of a slot its number among those asked for; an entity has none. Columns that one of them does
-# not have are filled up.
+# Rows of slots begin with the number of the slot in the question, the row of an entity with NULL.
+# Rows of slots are filled up to as many columns as an entity has.
 _SELECT_SLOT = f"""
     SELECT {{number}}, limits, on_unavailable, auto_update, strict_version, config_version, 0, 0
     FROM configs WHERE {_KEY}
@@ -71,7 +71,7 @@ _CONFIG_COLUMNS = 5
 
 
 class SqliteConfigs:
-    """One row for each slot."""
+    """The configuration records, one row for each slot."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -121,7 +121,7 @@ class SqliteConfigs:
     async def entities_with_limits(
         self, namespace_id: str, resource: str, limit: int | None, cursor: str | None
     ) -> tuple[list[str], str | None]:
-        # One more than wanted tells whether there is another page.
+        # One row more than wanted tells whether another page follows.
         rows = _ALL if limit is None else limit + 1
         key = (namespace_id, resource, cursor or "", rows)
         found = await self._texts(_SELECT_ENTITIES, key)
@@ -145,7 +145,8 @@ def _key(namespace_id: str, slot: ConfigSlot) -> tuple[str, str, str]:
 
 @lru_cache(maxsize=64)
 def _select(slots: int, *, with_entity: bool) -> str:
-    """One statement for all records that an acquire may have to look for. Most are not there."""
+    """Return one statement for all records that an acquire needs. Most of them do not exist, and a
+    statement for each would be as many round trips through the driver."""
     parts = [_SELECT_SLOT.format(number=number) for number in range(slots)]
     return " UNION ALL ".join([*parts, _SELECT_ENTITY] if with_entity else parts)
 

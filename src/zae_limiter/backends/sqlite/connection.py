@@ -1,9 +1,9 @@
-"""One connection to the file, shared by the threads of a process; never by two processes.
+"""A connection to the file is shared by the threads of a process, never by two processes.
 
-SQLite keeps its locks in the memory of a process but the system does not hand them on to
-a child, so a connection must not be open across a fork: the child would believe itself
-protected by locks that it does not have, and lose writes once the parent is gone. All
-connections are therefore closed before a fork, and opened again when they are next used.
+SQLite keeps its locks in the memory of a process, but the system does not hand them on to a child.
+A connection that is open across a fork would let the child believe that it holds locks, and lose
+writes once the parent is gone. So all connections are closed before a fork, and opened again when
+they are next used.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Work = Callable[[sqlite3.Connection], T]
 
 
 class _Session:
-    """What one process has: a connection, and the lock its threads take turns with."""
+    """A session is the connection of one process, and the lock that its threads share."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
@@ -37,14 +37,14 @@ class _Session:
         _sessions[id(self)] = self
 
     def disconnect(self) -> None:
-        """Close the connection. Hold the lock."""
+        """Close the connection. The caller holds the lock."""
         db, self.db = self.db, None
         if db is not None:
             db.close()
 
 
 class Connection:
-    """Runs functions as transactions, where blocking does no harm."""
+    """A connection runs functions as transactions, off the event loop."""
 
     def __init__(self, path: str, io: Io, wait_s: float) -> None:
         self._path = path
@@ -54,7 +54,7 @@ class Connection:
         self._closed = False
 
     async def open(self, *, create: bool) -> None:
-        """Reach the file. `create`: make it if it is new."""
+        """Open the file. `create`: make the file if it is missing."""
         deadline = self._deadline()
         await self._io.offload(lambda: self._open(deadline, create=create))
 
@@ -66,7 +66,7 @@ class Connection:
         )
 
     async def select(self, statement: str, values: Sequence[object]) -> list[Any]:
-        """All rows of one statement, which is a snapshot by itself."""
+        """Return all rows of one statement, which is a snapshot by itself."""
         deadline = self._deadline()
         return await self._io.offload(
             lambda: self._attempt(lambda db: db.execute(statement, values).fetchall(), deadline)
@@ -75,7 +75,7 @@ class Connection:
     async def write(self, work: Work[T]) -> T:
         """Run `work` as one transaction: all of it takes effect, or it raises and nothing does.
 
-        It may be run again when the file was locked, so it has no other effects.
+        `work` may be run again when the file was locked, so it must have no other effects.
         """
         deadline = self._deadline()
         return await self._io.offload(
@@ -83,12 +83,12 @@ class Connection:
         )
 
     async def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         await self._io.offload(self._close)
 
     def _deadline(self) -> float:
-        # Told before queueing for a thread and for the lock: those who queue behind one that
-        # waits in vain have then waited enough themselves.
+        # Set before the call queues for a thread and for the lock. Without this, callers behind
+        # one that waits in vain would each wait as long again.
         return time.monotonic() + self._wait_s
 
     def _open(self, deadline: float, *, create: bool) -> None:
@@ -118,9 +118,10 @@ class Connection:
         return session
 
     def _current(self, session: _Session, deadline: float) -> sqlite3.Connection:
-        """The connection to the file that is at the path now.
+        """Return the connection to the file that is at the path now.
 
-        Writing on to a file that was deleted would go unnoticed, and be shared with nobody.
+        Without this check, a process would go on writing to a deleted file, which no other
+        process sees.
         """
         if self._closed:
             raise RuntimeError(f"the store {self._path} has been closed")
@@ -151,7 +152,7 @@ def _transaction(db: sqlite3.Connection, begin: str, work: Work[T]) -> T:
         result = work(db)
         db.execute("COMMIT")
     except BaseException:
-        # Also a COMMIT that failed is undone, so that an error always means: no effect.
+        # A COMMIT that failed is undone, too: an error always means that nothing took effect.
         if db.in_transaction:
             db.execute("ROLLBACK")
         raise
@@ -160,10 +161,10 @@ def _transaction(db: sqlite3.Connection, begin: str, work: Work[T]) -> T:
 
 _sessions: weakref.WeakValueDictionary[int, _Session] = weakref.WeakValueDictionary()
 _forking: dict[int, list[_Session]] = {}
-# Longer than any transaction; a fork out of the middle of one would wait for itself.
+# Longer than any transaction. A fork inside a transaction would otherwise wait for itself forever.
 _FORK_WAIT_S = 10.0
-# Connections that a fork brought along because its maker did not tell Python of it. To
-# close one could unlink the journal that the parent is writing to.
+# Connections that came along with a fork of which Python was not told. They are never closed:
+# closing one could unlink the journal that the parent is writing to.
 _inherited: list[_Session] = []
 
 

@@ -29,7 +29,7 @@ _TABLES = ("entities", "configs", "usage", "buckets")
 
 
 class SqliteEntities:
-    """One row for each entity."""
+    """The entities, one row each."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -80,6 +80,6 @@ class SqliteEntities:
 
 
 def read_entity(db: sqlite3.Connection, namespace_id: str, entity_id: str) -> Entity | None:
-    """The entity, if there is one."""
+    """Return the entity, if there is one."""
     row = db.execute(_SELECT, (namespace_id, entity_id)).fetchone()
     return None if row is None else decode_entity_row(namespace_id, row)

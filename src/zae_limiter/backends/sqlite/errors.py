@@ -1,4 +1,4 @@
-"""What each failure of SQLite means to a caller."""
+"""Failures of SQLite are translated into errors of the domain, by table."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sqlite3
 
 from ...core.exceptions import StorageUnavailable, StoredDataError
 
-# None of these is worth sending again at once: a lock has been waited for already.
+# None of these is retryable: the connection has waited for locks already.
 _UNAVAILABLE = {
     sqlite3.SQLITE_BUSY: "is locked by another process",
     sqlite3.SQLITE_LOCKED: "is locked by another connection",
@@ -28,18 +28,18 @@ _DAMAGED = {
 
 
 def code(error: sqlite3.Error) -> int | None:
-    """The primary result code; None when the error is not SQLite's own."""
+    """Return the primary result code; None when the error is not SQLite's own."""
     extended = getattr(error, "sqlite_errorcode", None)
     return None if extended is None else extended & 0xFF
 
 
 def is_busy(error: sqlite3.Error) -> bool:
-    """True when another connection is in the way, which passes."""
+    """Return whether another connection holds the lock, which passes."""
     return code(error) == sqlite3.SQLITE_BUSY
 
 
 def translate(path: str, error: sqlite3.Error) -> Exception:
-    """The domain's error for one of SQLite's; the same error if it has no meaning there."""
+    """Return the domain's error for an error of SQLite; the error itself if there is none."""
     result = code(error)
     if result in _UNAVAILABLE:
         return StorageUnavailable(f"{path} {_UNAVAILABLE[result]}: {error}", error, retryable=False)
@@ -51,7 +51,7 @@ def translate(path: str, error: sqlite3.Error) -> Exception:
 
 
 def _is_unreadable(result: int | None, message: str) -> bool:
-    """The statements are our own, so a table that is missing was taken out of the file."""
+    """Return whether the file lacks a table: the statements are our own, so it was removed."""
     if result == sqlite3.SQLITE_ERROR:
         return message.startswith("no such ")
     return result is None and message.startswith("Could not decode to UTF-8")

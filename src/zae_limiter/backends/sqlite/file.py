@@ -1,8 +1,8 @@
-"""The database file: whether it is ours, how it is made and how it is opened.
+"""The database file: checked whether it is ours, created, opened.
 
-A file that is not ours is never touched, not even locked. It is looked at through SQLite,
-as an immutable file: reading it directly would, on closing, drop the locks that other
-connections of this process hold on it.
+A file that is not ours is never touched, not even locked. The check reads the file through SQLite,
+as immutable: had it been opened directly, closing it would drop the locks that other connections of
+this process hold on it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FILE_VERSION = 2
 
 
 def locate(path: str) -> str:
-    """The absolute path, so that a later change of directory makes no difference."""
+    """Return the absolute path, so that a later change of directory makes no difference."""
     if path == ":memory:":
         raise ValidationError("url", path, "a store in memory is memory://")
     if not path or "\0" in path:
@@ -41,13 +41,13 @@ def locate(path: str) -> str:
 
 
 def identity(path: str) -> tuple[int, int] | None:
-    """Which file is at the path; None when there is none."""
+    """Return the identity of the file at the path; None when there is none."""
     found = _status(path)
     return None if found is None else (found.st_dev, found.st_ino)
 
 
 def connect(path: str, *, create: bool, deadline: float) -> sqlite3.Connection:
-    """Open the store, making it first if it is new and that is wanted."""
+    """Open the file. `create`: make a store of it first if the file is new."""
     if not _is_new(path):
         _check_ours(path)
     elif not create:
@@ -101,17 +101,17 @@ def _check_ours(path: str) -> None:
             f"has schema version {version}, which this client cannot read (it knows"
             f" {FILE_VERSION}): use another file, or delete this one to start anew",
         )
-    # SQLite would make up the rest of a page. Only a journal can have it.
+    # SQLite would read the missing rest of a page as zeros. Only a journal may hold that rest.
     if not _has_journal(path) and _length(path) % page_bytes:
         raise StoredDataError(path, "is cut short")
 
 
 def _header(path: str) -> tuple[int, int, int]:
-    """Application id, schema version, and the length of a page."""
+    """Return application id, schema version, and the length of a page."""
     with closing(_connect(path, "ro&immutable=1")) as db:
         try:
-            # While a journal is being saved the file may be shorter than its header says.
-            # With this, SQLite reads it all the same.
+            # While a journal is being saved, the file may be shorter than its header says.
+            # Without this pragma, SQLite would refuse to read it.
             db.execute("PRAGMA writable_schema = ON")
             names = ("application_id", "user_version", "page_size")
             application_id, version, page_bytes = (_pragma(db, name) for name in names)
@@ -142,7 +142,7 @@ def _connect(path: str, mode: str) -> sqlite3.Connection:
 
 
 def _prepare(db: sqlite3.Connection, path: str, *, create: bool, deadline: float) -> None:
-    # A file is empty also when a crash cut off its making, which SQLite then undoes.
+    # The file is empty, too, when a crash interrupted its creation, which SQLite then undoes.
     if patiently(deadline, lambda: _pragma(db, "page_count")) == 0:
         if not create:
             raise InfrastructureNotFoundError(path)
@@ -155,7 +155,7 @@ def _prepare(db: sqlite3.Connection, path: str, *, create: bool, deadline: float
 
 
 def _make(db: sqlite3.Connection) -> None:
-    """Several processes may do this at once: the later ones find everything there."""
+    """Create the tables. Several processes may do so at once: the later ones find them there."""
     try:
         db.executescript(_making())
     except BaseException:

@@ -15,7 +15,7 @@ _SELECT = f"SELECT {_COLUMNS} FROM namespaces"
 _SELECT_ACTIVE = f"{_SELECT} WHERE name = ? AND status = 'active'"
 _SELECT_ID = f"{_SELECT} WHERE namespace_id = ?"
 _SELECT_ALL_ACTIVE = f"{_SELECT} WHERE status = 'active' ORDER BY name"
-# One whose purge was interrupted must be found again.
+# A namespace whose purge was interrupted is listed, too, so that the purge can be finished.
 _SELECT_ORPHANS = f"{_SELECT} WHERE status <> 'active' ORDER BY name, position"
 _UPSERT = f"""
     INSERT INTO namespaces ({_COLUMNS}) VALUES (?, ?, ?, ?, ?)
@@ -33,7 +33,7 @@ _RECOVER = """
 _MARK_PURGING = "UPDATE namespaces SET status = 'purging' WHERE namespace_id = ?"
 _DELETE = "DELETE FROM namespaces WHERE namespace_id = ?"
 
-# Bounded, so that other processes are not locked out for long.
+# Without this bound, a purge would lock other processes out for long.
 _PURGED_PER_TRANSACTION = 1000
 _KEYS = {
     "buckets": "namespace_id, entity_id, resource, shard",
@@ -45,7 +45,7 @@ _KEYS = {
 
 
 class SqliteNamespaces:
-    """One row for each namespace; at most one active row has a name."""
+    """The namespaces, one row each. At most one active row has a name."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -105,7 +105,7 @@ class SqliteNamespaces:
 
 
 def _begin_purge(db: sqlite3.Connection, namespace_id: str) -> None:
-    """From here on it cannot be recovered."""
+    """Mark the namespace: from here on it cannot be recovered."""
     record = _one(db, _SELECT_ID, namespace_id)
     if record is not None and record.status == "active":
         raise still_active(record)

@@ -1,4 +1,4 @@
-"""The rows of `buckets`, one at a time."""
+"""Statements on single rows of `buckets`."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ _INSERT = f"""
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 _UPDATE = f"UPDATE buckets SET ({BUCKET_COLUMNS}) = (?, ?, ?, ?, ?, ?) WHERE {KEY}"
-# What most writes change. Leaving out `look_at_s` spares its index.
+# The columns that most writes change. Leaving out `look_at_s` spares its index.
 _UPDATE_BUCKET = f"UPDATE buckets SET state = ?, recent = ? WHERE {KEY}"
 
 
 def read_bucket_row(db: sqlite3.Connection, address: BucketAddress) -> BucketRow | None:
-    """The item at an address, if there is one."""
+    """Return the row at an address, if there is one."""
     row = db.execute(_SELECT, address).fetchone()
     return None if row is None else decode_bucket_row(address, row)
 
 
 def insert_bucket_row(db: sqlite3.Connection, address: BucketAddress, item: BucketRow) -> None:
-    """Store an item where there is none."""
+    """Insert a row."""
     db.execute(_INSERT, (*encode_bucket_row(item), *address))
 
 
 def update_bucket_row(
     db: sqlite3.Connection, address: BucketAddress, before: BucketRow, after: BucketRow
 ) -> None:
-    """Store an item in the place of another."""
+    """Replace a row."""
     if after[1:] == before[1:]:
         db.execute(_UPDATE_BUCKET, (*encode_state(after.bucket), *address))
     else:

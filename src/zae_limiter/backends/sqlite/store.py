@@ -1,6 +1,6 @@
-"""A store in one SQLite file, shared by any number of processes of one machine.
+"""The store in one SQLite file: its roles over one connection.
 
-Every write is one transaction, so a process that is killed leaves a file that is whole.
+Every write is one transaction, so a process that is killed leaves a consistent file.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class SqliteStore:
     ) -> SqliteStore:
         """Open the store in the file at `path`.
 
-        `create`: make the file if there is none; without it a missing file raises
-        `InfrastructureNotFoundError`. A call that finds the file locked by others for
-        `wait_s` raises `StorageUnavailable`.
+        `create`: make the file if there is none; without it, a missing file raises
+        `InfrastructureNotFoundError`. A call that finds the file locked for `wait_s` raises
+        `StorageUnavailable`.
         """
         connection = Connection(locate(path), io, wait_s)
         await connection.open(create=create)
@@ -58,5 +58,5 @@ class SqliteStore:
         )
 
     async def close(self) -> None:
-        """Let go of the file. Closing twice does nothing."""
+        """Close the file. Closing twice does nothing."""
         await self._connection.close()

@@ -45,7 +45,7 @@ class SqliteUsage:
 def add_usage(
     db: sqlite3.Connection, owner: tuple[str, str, str], hour_ms: int, counts: UsageCounts
 ) -> None:
-    """Add to what the table says of this hour."""
+    """Add counts to an hour of the table."""
     key = (*owner, hour_ms)
     row = db.execute(_SELECT_HOUR, key).fetchone()
     if row is None:
@@ -57,14 +57,14 @@ def add_usage(
 
 
 def count_hours_in_buckets(db: sqlite3.Connection, namespace_id: str, entity_id: str | None) -> int:
-    """How many hours are known from bucket rows alone."""
+    """Count the hours that only bucket rows know."""
     where, values = _where(namespace_id, entity_id, None)
     (count,) = db.execute(_HOURS_IN_BUCKETS.format(where=where), values * 2).fetchone()
     return int(count)
 
 
 def _hours(db: sqlite3.Connection, namespace_id: str, query: UsageQuery) -> Iterator[UsageHour]:
-    """An hour may come in several parts: from the table and from each shard of a bucket."""
+    """Yield hours, some of them in several parts: from the table and from each shard."""
     where, values = _where(namespace_id, query.entity_id, query.resource)
     for entity_id, resource, hour_ms, *row in db.execute(
         f"{_SELECT_FLUSHED} WHERE {where}", values

@@ -12,16 +12,16 @@ from .errors import is_busy
 
 T = TypeVar("T")
 
-# Writers hold the file for well under a millisecond. SQLite's own waiting soon sleeps for
-# 100 ms at a time, in which a hundred others overtake.
+# Writers hold the file for well under a millisecond. SQLite's own busy handler soon sleeps for
+# 100 ms at a time, in which a hundred other writers overtake.
 _SHORTEST_NAP_S = 0.0001
 _LONGEST_NAP_S = 0.002
 
 
 def patiently(deadline: float, call: Callable[[], T]) -> T:
-    """Make the call, again while the file is locked, until `time.monotonic()` says enough.
+    """Make the call, and repeat it while the file is locked, until the deadline.
 
-    The call must leave nothing behind when it fails.
+    The call must leave nothing behind when it fails. `deadline`: as `time.monotonic()` tells time.
     """
     while True:
         try:

@@ -1,4 +1,4 @@
-"""What every check works with: a store, a driver, and a tenant that nobody else uses."""
+"""A trial gives each check a store, a driver, and a namespace of its own."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def same(found: object, wanted: object, what: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One run of one check. Its time stands still, so that no window ends while it runs."""
+    """A trial is one run of one check. Its time stands still, so no window ends meanwhile."""
 
     store: RepositoryProtocol
     io: Io
@@ -46,19 +46,19 @@ class Trial:
 
     @classmethod
     def begin(cls, store: RepositoryProtocol, io: Io) -> Trial:
-        """With a namespace id that no other trial has."""
+        """Begin a trial with a namespace id that no other trial has."""
         return cls(store, io, f"trial-{io.entropy():x}", io.now_ms())
 
     def other_tenant(self) -> Trial:
-        """The same store, another namespace."""
+        """Begin a trial in another namespace of the store."""
         return self.begin(self.store, self.io)
 
     def tenant(self, namespace_id: str) -> Trial:
-        """The same store, this namespace."""
+        """Return a trial in the named namespace of the store."""
         return Trial(self.store, self.io, namespace_id, self.now_ms)
 
     def name(self, stem: str) -> str:
-        """A name for what is not kept apart by namespace."""
+        """Return a name for a record that no namespace keeps apart."""
         return f"{stem}-{self.namespace_id}"
 
     def address(
@@ -67,7 +67,7 @@ class Trial:
         return BucketAddress(self.namespace_id, entity_id, resource, shard)
 
     def event(self, entity_id: str = "key-1", action: str = "limits_set") -> AuditEvent:
-        """A new event, a millisecond later than the one before."""
+        """Return a new event, a millisecond later than the previous one."""
         at_ms = self.now_ms + next(self._ticks)
         event_id = ulid(at_ms, self.io.entropy())
         details = {"note": "größer ≥ 10 €", "amount": 10**18}
@@ -80,12 +80,12 @@ class Trial:
         return (await self.store.buckets.read([address])).get(address)
 
     async def event_ids(self, entity_id: str = "key-1") -> list[str]:
-        """The recorded events, newest first."""
+        """Return the recorded events, newest first."""
         events = await self.store.audit.read(self.namespace_id, entity_id, 1000, None)
         return [event.event_id for event in events]
 
     async def at_once(self, flows: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-        """Run all at the same time; none may fail."""
+        """Run all flows at the same time; none may fail."""
         results: list[T] = []
         for outcome in await self.io.gather(list(flows)):
             if isinstance(outcome, BaseException):
@@ -96,14 +96,14 @@ class Trial:
     def create(
         self, takes_milli: Mapping[str, int] | None = None, limits: LimitSet = TRIAL_LIMITS
     ) -> Create:
-        """A full bucket that this much is taken from."""
+        """Return the creation of a full bucket from which this much is taken."""
         intent = Intent(limits, takes_milli or {}, 1, None, None, False)
         planned = plan_create(intent, self.io.operation_id(), self.now_ms)
         assert isinstance(planned, Create)
         return planned
 
     def take(self, limits: LimitSet = TRIAL_LIMITS, **takes_milli: int) -> Take:
-        """A taking that every bucket with these limits and enough stored tokens covers."""
+        """Return a taking that every bucket with these limits and enough stored tokens covers."""
         return Take(
             self.io.operation_id(),
             self.now_ms,
@@ -117,11 +117,11 @@ class Trial:
         )
 
     def take_unseen(self, limits: LimitSet = TRIAL_LIMITS, **takes_milli: int) -> Take:
-        """A taking from a bucket that has not been seen, and must not have expired."""
+        """Return a taking from a bucket that has not been seen, and must not have expired."""
         return self.take(limits, **takes_milli)._replace(unexpired=True)
 
     def take_gained(self, seen: Bucket, **takes_milli: int) -> Take:
-        """A taking of as much as an empty bucket has gained since it was seen."""
+        """Return a taking of as much as an empty bucket has gained since it was seen."""
         return self.take(TRIAL_LIMITS, **takes_milli)._replace(
             fingerprint=seen.fingerprint,
             refilled_from_ms=seen.refilled_at_ms,
@@ -130,5 +130,5 @@ class Trial:
         )
 
     def adjust(self, **deltas_milli: int) -> Adjust:
-        """A correction."""
+        """Return a correction."""
         return Adjust(self.io.operation_id(), self.now_ms, deltas_milli, acquires=0)
