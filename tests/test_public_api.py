@@ -27,6 +27,7 @@ from zae_limiter import (
     SyncLease,
     SyncRateLimiter,
     SyncRepository,
+    ValidationError,
 )
 from zae_limiter.lease import Acquisition, SyncAcquisition
 from zae_limiter.opening import DEFAULT_OPTIONS, OpenOptions
@@ -182,10 +183,26 @@ def test_every_option_of_open_has_a_default_and_is_told_of() -> None:
 
 
 def test_open_and_connect_refuse_options_that_they_do_not_know() -> None:
-    with pytest.raises(TypeError, match="colour"):
+    with pytest.raises(TypeError, match=r"open\(\) .* 'colour'"):
         SyncRepository.open(url="memory://", colour="red")  # type: ignore[call-arg]
-    with pytest.raises(TypeError, match="create"):
+    with pytest.raises(TypeError, match=r"connect\(\) .* 'create'"):
         SyncRepository.connect(url="memory://", create=True)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("create", "no"), ("create", 1), ("bucket_ttl_multiplier", 10**400), ("coalesce", None)],
+)
+def test_open_refuses_options_that_make_no_sense(field: str, value: object) -> None:
+    with pytest.raises(ValidationError) as refused:
+        SyncRepository.open(url="memory://", **{field: value})  # type: ignore[arg-type]
+    assert refused.value.field == field
+
+
+@pytest.mark.parametrize("namespace", ["", 0])
+def test_open_refuses_a_namespace_that_is_no_name(namespace: object) -> None:
+    with pytest.raises(ValidationError):
+        SyncRepository.open(namespace, url="memory://")  # type: ignore[arg-type]
 
 
 def test_types_are_shipped() -> None:

@@ -34,6 +34,7 @@ from .ports.repository_protocol import (
 
 DEFAULT_NAMESPACE = "default"
 DEFAULT_STACK = "zae-limiter"
+MAX_TTL_MULTIPLIER = 1_000_000
 
 
 class ConnectOptions(TypedDict, total=False):
@@ -98,17 +99,20 @@ def check_opening(
     """Check the options that were given, and fill in the others, from the environment too."""
     unknown = given.keys() - known.__annotations__.keys()
     if unknown:
-        raise TypeError(f"got an unexpected keyword argument {min(unknown)!r}")
+        method = "open" if known is OpenOptions else "connect"
+        raise TypeError(f"{method}() got an unexpected keyword argument {min(unknown)!r}")
     options: OpenOptions = {**DEFAULT_OPTIONS, **given}
     _check_number("config_cache_ttl", options["config_cache_ttl"], 86_400)
     check_multiplier(options["bucket_ttl_multiplier"])
-    if not isinstance(options["coalesce"], bool):
-        raise ValidationError("coalesce", options["coalesce"], "must be true or false")
+    for field in ("coalesce", "create"):
+        if not isinstance(options[field], bool):
+            raise ValidationError(field, options[field], "must be true or false")
     _check_number("linger_ms", options["linger_ms"], 1000)
     _check_number("refusal_cache_ttl", options["refusal_cache_ttl"], 60)
     store = _choose_store(options, os.environ)
-    chosen = namespace or os.environ.get("ZAEL_NAMESPACE") or DEFAULT_NAMESPACE
-    return Opening(store, validate_namespace(chosen), options)
+    if namespace is None:
+        namespace = os.environ.get("ZAEL_NAMESPACE") or DEFAULT_NAMESPACE
+    return Opening(store, validate_namespace(namespace), options)
 
 
 def _check_number(field: str, value: object, maximum: float) -> None:
@@ -117,9 +121,12 @@ def _check_number(field: str, value: object, maximum: float) -> None:
 
 
 def check_multiplier(value: object) -> None:
-    """Refuse a `bucket_ttl_multiplier` that is no integer."""
+    """Refuse a `bucket_ttl_multiplier` that is no integer, or beyond reason."""
     if type(value) is not int:
         raise ValidationError("bucket_ttl_multiplier", value, "must be an integer")
+    if abs(value) > MAX_TTL_MULTIPLIER:
+        reason = f"must be at most {MAX_TTL_MULTIPLIER}"
+        raise ValidationError("bucket_ttl_multiplier", value, reason)
 
 
 def _choose_store(options: OpenOptions, environment: Mapping[str, str]) -> StoreUrl:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 
-from zae_limiter import Limit, RateLimiter, Repository
+from zae_limiter import Limit, RateLimiter, Repository, SyncRepository
 
 LIMITS = [Limit.per_day("rpm", 1_000)]
 
@@ -84,3 +84,35 @@ async def test_a_locked_file_does_not_stop_the_event_loop(tmp_path: Path) -> Non
             assert not task.done()
             other.execute("ROLLBACK")
         assert await task == 998
+
+
+@pytest.mark.parametrize("sleeps", range(4))
+def test_refunds_in_the_queue_are_carried_out_when_the_loop_shuts_down(
+    tmp_path: Path, sleeps: int
+) -> None:
+    """A loop that ends cancels every task once, as a server that stops does."""
+    url = f"sqlite:///{tmp_path / 'limits.db'}"
+
+    async def serve() -> None:
+        repository = await Repository.open(url=url)
+        limiter = RateLimiter(repository, default_limits=[Limit.per_day("rpm", 1000)])
+        entered, fail = asyncio.Semaphore(0), asyncio.Event()
+
+        async def request() -> None:
+            with suppress(ZeroDivisionError):
+                async with limiter.acquire("key-1", "gpt-4", {"rpm": 1}):
+                    entered.release()
+                    await fail.wait()
+                    raise ZeroDivisionError
+
+        requests = [asyncio.ensure_future(request()) for _ in range(20)]
+        for _ in requests:
+            await entered.acquire()
+        fail.set()
+        for _ in range(sleeps):
+            await asyncio.sleep(0)
+
+    asyncio.run(serve())
+    with SyncRepository.open(url=url) as repository:
+        (state,) = repository.get_buckets("key-1", "gpt-4")
+    assert state.total_consumed_milli == 0

@@ -51,6 +51,7 @@ def test_a_proxy_url_has_an_address(url: str, address: tuple[str, int]) -> None:
         ("user@", "Basic dXNlcjo="),
         ("user:pass@", "Basic dXNlcjpwYXNz"),
         ("a%40b:c%3Ad%0A@", "Basic YUBiOmM6ZAo="),
+        ("us\udcffer:@", "Basic dXP/ZXI6"),
     ],
 )
 def test_credentials_of_a_proxy_url_are_decoded_and_sent(userinfo: str, basic: str | None) -> None:

@@ -74,8 +74,8 @@ class Bucket(NamedTuple):
     dormant: frozenset[str] = frozenset()
 
     def rate(self, name: str) -> Rate:
-        """How this item gains tokens of a limit, and how many it may hold. The item's own writes
-        are counted by item, whatever its part of the bucket."""
+        """Return the rate of this item's part of a limit. An item counts its own writes alone,
+        whatever its part of the bucket."""
         rate = self.cells[name].rate
         if self.shard_count == 1 or name == WCU:
             return rate

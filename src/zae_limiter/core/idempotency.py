@@ -18,7 +18,7 @@ _SETTLED_AFTER_MS = 15_000
 
 
 class Landing(Enum):
-    """Whether a write whose answer was lost has taken effect."""
+    """A landing says whether a write whose answer was lost has taken effect."""
 
     LANDED = auto()
     LOST = auto()

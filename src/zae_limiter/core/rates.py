@@ -1,4 +1,4 @@
-"""How a limit gains tokens: the only rate arithmetic in the package.
+"""Rates say how limits gain tokens. This is the only rate arithmetic in the package.
 
 All numbers are integers, in millitokens and milliseconds. Each gain keeps the remainder of its
 division, so that nothing is lost however often a limit is refilled:

@@ -1,4 +1,4 @@
-"""How a bucket's capacity and tokens are divided among its shards, exactly.
+"""Shards divide a bucket's capacity and tokens exactly.
 
 Shard *i* of *n* splits into *i* and *i + n* of *2n*. The lower sibling keeps the odd
 millitoken, so the parts always sum to the whole.

@@ -2,7 +2,7 @@
 
     Create  put a new bucket; refused where there is one
     Take    take tokens within bounds, and leave the refill time alone
-    Fill    take from a bucket that is full by now, whoever used it last
+    Fill    take from a bucket that is full by now, whichever client used it last
     Refill  move a bucket from the image it was planned on to a newer one, as a delta
     Adjust  charge or give back, whatever the balance; never creates a bucket
 

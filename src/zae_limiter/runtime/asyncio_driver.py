@@ -33,12 +33,13 @@ def _end_of(future: asyncio.Future[Any]) -> asyncio.Future[None]:
     """Return a future that ends with the given one, and can be cancelled without it."""
     end: asyncio.Future[None] = future.get_loop().create_future()
 
-    def set_end(_: asyncio.Future[Any]) -> None:
-        if not end.done():
-            end.set_result(None)
-
-    future.add_done_callback(set_end)
+    future.add_done_callback(lambda _: _set(end))
     return end
+
+
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 async def drive(
@@ -78,33 +79,35 @@ def _current_task() -> asyncio.Task[Any]:
 class _AsyncioSignal:
     def __init__(self, clock: Clock) -> None:
         self._loop = asyncio.get_running_loop()
-        self._event = asyncio.Event()
+        # A plain future: a loop that shuts down cancels every task, and one that waits here for
+        # a refund would give it up.
+        self._is_set: asyncio.Future[None] = self._loop.create_future()
         self._clock = clock
 
     def set(self) -> bool:
-        # The waker may be a thread, or a task of another event loop: `Event.set` alone would not
-        # wake the loop that waits.
+        # The waker may be a thread, or a task of another event loop: to set the future alone
+        # would not wake the loop that waits.
         try:
-            self._loop.call_soon_threadsafe(self._event.set)
+            self._loop.call_soon_threadsafe(_set, self._is_set)
         except RuntimeError:
             return False
         return True
 
     async def wait(self, seconds: float | None) -> bool:
-        if seconds is None:
-            return await self._event.wait()
-        if not self._event.is_set() and self._clock.pass_time(seconds):
+        if self._is_set.done():
+            return True
+        if seconds is not None and self._clock.pass_time(seconds):
             await asyncio.sleep(0)
-            return self._event.is_set()
+            return self._is_set.done()
         try:
             async with asyncio.timeout(seconds):
-                return await self._event.wait()
+                await _end_of(self._is_set)
         except TimeoutError:
             return False
+        return True
 
     async def hold(self) -> None:
-        if not self._event.is_set():
-            await hold(asyncio.ensure_future(self._event.wait()))
+        await hold(self._is_set)
 
 
 class AsyncioIo(ClockedIo):
@@ -125,7 +128,10 @@ class AsyncioIo(ClockedIo):
 
     async def pause(self, seconds: float) -> None:
         if not self._clock.pass_time(seconds):
-            await hold(asyncio.ensure_future(asyncio.sleep(seconds)))
+            loop = asyncio.get_running_loop()
+            over: asyncio.Future[None] = loop.create_future()
+            loop.call_later(seconds, _set, over)
+            await hold(over)
 
     async def offload(self, call: Callable[[], T]) -> T:
         loop = asyncio.get_running_loop()

@@ -13,7 +13,7 @@ from .wire.credentials import Access
 from .wire.errors import RequestInvalid, ResourceMissing, WireError
 
 Creation = Literal["never", "elsewhere", "always"]
-"""When a missing table is created: elsewhere means anywhere but at AWS itself."""
+"""The places where a missing table is created; elsewhere is anywhere but at AWS itself."""
 
 _HOW_TO_MAKE = "deploy it with `zae-limiter deploy`, or let Repository.open(create=True) make it"
 

@@ -60,7 +60,7 @@ class DynamoUrl(StoreUrl):
         )
 
     async def open(self, io: Io, request: OpenRequest) -> DynamoStore:
-        # Here, and not above: whoever only writes a URL needs no client.
+        # Imported here: a program that only writes a URL need not wait for the client.
         from .store import DynamoStore
         from .wire.edge import Limits
 

@@ -76,7 +76,9 @@ def _credentials(parts: SplitResult) -> dict[str, str]:
     if not parts.username and not parts.password:
         return {}
     pair = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
-    return {"proxy-authorization": f"Basic {b64encode(pair.encode()).decode()}"}
+    # A byte of the environment that is not UTF-8 arrives as a surrogate, and leaves as that byte.
+    encoded = pair.encode("utf-8", "surrogateescape")
+    return {"proxy-authorization": f"Basic {b64encode(encoded).decode()}"}
 
 
 def _authority(address: tuple[str, int]) -> str:
