@@ -33,6 +33,9 @@ CELL_FIELDS = ("tk", "cp", "ra", "rp", "tc", "rm")
 
 _TAKE = Clause(SET="{0} = {0} - {a}", ADD="{1} {a}")
 _TAKE_STORED = Clause(IF="{0} >= {a}", SET="{0} = {0} - {a}", ADD="{1} {a}")
+_TAKE_WITHIN = Clause(IF="{0} >= {b} AND {0} <= {c}", SET="{0} = {0} - {a}", ADD="{1} {a}")
+_FILL = Clause(IF="{0} >= {a}", SET="{0} = {b}, {1} = {c}")
+_FILL_AND_TAKE = Clause(IF="{0} >= {a}", SET="{0} = {b}, {1} = {c}", ADD="{2} {d}")
 _MAKE_ROOM = Clause(
     SET="{3} = if_not_exists({2}, {a}), {2} = if_not_exists({1}, {a}),"
     " {1} = if_not_exists({0}, {a})"
@@ -58,6 +61,19 @@ class CellAttributes(NamedTuple):
     def take(self, amount_milli: int) -> Term:
         """Lower the balance, which must exist, and count the amount as consumed."""
         return _TAKE, (self.tokens, self.consumed), (amount_milli,)
+
+    def take_within(self, amount_milli: int, floor_milli: int, roof_milli: int) -> Term:
+        """Require a balance between floor and roof, lower it, and count the amount as consumed."""
+        values = (amount_milli, floor_milli, roof_milli)
+        return _TAKE_WITHIN, (self.tokens, self.consumed), values
+
+    def fill(self, floor_milli: int, tokens_milli: int, taken_milli: int) -> Term:
+        """Require the floor, set the balance, and count the amount that was taken as consumed."""
+        values = (floor_milli, tokens_milli, 0)
+        if not taken_milli:
+            return _FILL, (self.tokens, self.remainder), values
+        attributes = (self.tokens, self.remainder, self.consumed)
+        return _FILL_AND_TAKE, attributes, (*values, taken_milli)
 
     def take_stored(self, amount_milli: int) -> Term:
         """Require the amount in the balance, lower the balance by it, and count it as consumed."""

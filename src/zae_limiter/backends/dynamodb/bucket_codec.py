@@ -128,25 +128,42 @@ def _is_of(kind: str, value: Mapping[str, Any]) -> bool:
     return True
 
 
+# Plain text: a dictionary finds it faster than a `Field`, and every acquire passes here.
+_RF, _SHARDS, _CV, _AC, _TTL, _PARENT, _CASCADE, _DL = map(
+    str,
+    (
+        REFILLED_AT,
+        SHARD_COUNT,
+        FINGERPRINT,
+        ACQUIRES,
+        EXPIRES_AT,
+        PARENT,
+        CASCADE,
+        DORMANT,
+    ),
+)
+_OPERATIONS = [str(field) for field in OPERATIONS]
+
+
 def _decode(address: BucketAddress, item: Item) -> Bucket:
-    if REFILLED_AT not in item:
-        raise ValueError(f"{REFILLED_AT} is missing")
-    shard_count = int(item[SHARD_COUNT]["N"]) if SHARD_COUNT in item else 1
+    if _RF not in item:
+        raise ValueError(f"{_RF} is missing")
+    shard_count = int(item[_SHARDS]["N"]) if _SHARDS in item else 1
     if shard_count not in _SHARD_COUNTS or address.shard >= shard_count:
         raise ValueError(f"there is no shard {address.shard} of {shard_count}")
     cells = _decode_cells(item)
     return Bucket(
         cells,
-        refilled_at_ms=int(item[REFILLED_AT]["N"]),
-        fingerprint=item[FINGERPRINT]["S"] if FINGERPRINT in item else "",
-        recent=tuple([item[o]["S"] for o in OPERATIONS if o in item and item[o]["S"]]),
-        acquires=int(item[ACQUIRES]["N"]) if ACQUIRES in item else 0,
-        expires_at_s=int(item[EXPIRES_AT]["N"]) if EXPIRES_AT in item else None,
+        refilled_at_ms=int(item[_RF]["N"]),
+        fingerprint=item[_CV]["S"] if _CV in item else "",
+        recent=tuple([item[o]["S"] for o in _OPERATIONS if o in item and item[o]["S"]]),
+        acquires=int(item[_AC]["N"]) if _AC in item else 0,
+        expires_at_s=int(item[_TTL]["N"]) if _TTL in item else None,
         shard=address.shard,
         shard_count=shard_count,
-        parent_id=item[PARENT].get("S") if PARENT in item else None,
-        cascade=item[CASCADE]["BOOL"] if CASCADE in item else False,
-        dormant=_names(item[DORMANT]["S"]) & cells.keys() if DORMANT in item else frozenset(),
+        parent_id=item[_PARENT].get("S") if _PARENT in item else None,
+        cascade=item[_CASCADE]["BOOL"] if _CASCADE in item else False,
+        dormant=_names(item[_DL]["S"]) & cells.keys() if _DL in item else frozenset(),
     )
 
 

@@ -7,6 +7,7 @@ the request, so a request that is sent again, or arrives late, changes nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Any, assert_never
 
 from ...core.bucket import Bucket, BucketAddress, Cell
@@ -27,7 +28,7 @@ from .bucket_attributes import (
     remember,
 )
 from .bucket_codec import bucket_key_text, dormant_text, encode_bucket_item
-from .expressions import IS_NEW, PK, Term, Update, request_fields
+from .expressions import IS_NEW, PK, Fixed, Term, Update, request_fields
 
 Change = Take | Fill | Refill | Adjust
 _ALL_OLD = ("ReturnValuesOnConditionCheckFailure", "ALL_OLD")
@@ -45,8 +46,13 @@ def change(
     table_name: str, address: BucketAddress, write: Change, *more: tuple[str, str]
 ) -> Update:
     """Return the parameters of an `UpdateItem`, and `more`. An item that refuses comes back."""
-    fixed = (("TableName", table_name), _ALL_OLD, *more)
-    return Update(fixed, bucket_key_text(address), [*remember(write.operation), *_terms(write)])
+    terms = [*remember(write.operation), *_terms(write)]
+    return Update(_fixed(table_name, *more), bucket_key_text(address), terms)
+
+
+@lru_cache(maxsize=64)
+def _fixed(table_name: str, *more: tuple[str, str]) -> Fixed:
+    return (("TableName", table_name), _ALL_OLD, *more)
 
 
 def _terms(write: Change) -> Iterable[Term]:
@@ -75,13 +81,13 @@ def _take(write: Take) -> Iterator[Term]:
     for name, amount_milli in write.takes_milli.items():
         if amount_milli:
             cell, floor_milli = cell_attributes(name), floors_milli[name]
-            if floor_milli == amount_milli:
+            if name in roofs_milli:
+                yield cell.take_within(amount_milli, floor_milli, roofs_milli[name])
+            elif floor_milli == amount_milli:
                 yield cell.take_stored(amount_milli)
             else:
                 yield cell.tokens.at_least(floor_milli)
                 yield cell.take(amount_milli)
-            if name in roofs_milli:
-                yield cell.tokens.at_most(roofs_milli[name])
     yield from _acquired(write.acquires)
 
 
@@ -95,12 +101,8 @@ def _fill(write: Fill) -> Iterator[Term]:
     yield PARENT.set_or_remove(write.parent_id)
     yield CASCADE.set(write.cascade)
     for name, tokens_milli in write.leaves_milli.items():
-        cell, taken_milli = cell_attributes(name), write.takes_milli.get(name, 0)
-        yield cell.tokens.at_least(write.floors_milli[name])
-        yield cell.tokens.set(tokens_milli)
-        yield cell.remainder.set(0)
-        if taken_milli:
-            yield cell.consumed.add(taken_milli)
+        taken_milli = write.takes_milli.get(name, 0)
+        yield cell_attributes(name).fill(write.floors_milli[name], tokens_milli, taken_milli)
     yield from _acquired(write.acquires)
 
 

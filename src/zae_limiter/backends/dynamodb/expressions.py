@@ -27,12 +27,12 @@ from .wire.values import to_attribute
 class Clause:
     """A clause is a text with blanks for each part of an expression that it adds to.
 
-    In the text, {0} and {1} are attributes, {a} and {b} are values.
+    In the text, {0}, {1} and so on are attributes, {a}, {b} and so on are values.
     """
 
     def __init__(self, **texts: str) -> None:
         self.texts = texts
-        self.blanks = "ab"[: sum(any(f"{{{v}}}" in t for t in texts.values()) for v in "ab")]
+        self.blanks = [v for v in "abcd" if any(f"{{{v}}}" in text for text in texts.values())]
 
 
 Term = tuple[Clause, tuple[str, ...], tuple[Any, ...]]
