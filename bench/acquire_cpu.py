@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
-from tests.servers.processes import start
+from tests.support.servers.processes import start
 
 from zae_limiter import Limit, RateLimiter, Repository, SyncRateLimiter, SyncRepository
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from tests.servers.install import ServerMissing
+from tests.support.servers.install import ServerMissing
 
 from .crew import MeasurementFailed, python
 from .interrupts import interrupts

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
-from tests.dynamodb.peer import environment as existing
+from tests.support.peer import environment as existing
 
 from .costs import Cost
 from .counting.proxy import CountingProxy

@@ -16,8 +16,8 @@ import click
 from rich import box
 from rich.console import Console
 from rich.table import Table
-from tests.servers.processes import start
-from tests.servers.tables import own_table
+from tests.support.servers.processes import start
+from tests.support.servers.tables import own_table
 
 from .costs import RCU_DOLLARS, WCU_DOLLARS, Cost
 from .scenarios import PATHS, measure

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.drivers import Awaited, Driver, limiter_on, open_repository
+from tests.support.drivers import Awaited, Driver, limiter_on, open_repository
 
 from zae_limiter import Limit, RateLimiter, RateLimitExceeded, Repository
 from zae_limiter.backends.dynamodb.store import DynamoStore

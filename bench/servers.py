@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 
-from tests.servers import install, processes
-from tests.servers.install import ServerMissing
+from tests.support.servers import install, processes
+from tests.support.servers.install import ServerMissing
 
 from .counting.dynamodb import DynamoCounter
 from .counting.proxy import CountingProxy

@@ -8,12 +8,12 @@ from typing import get_args
 
 import pytest
 
-from tests.drivers import Driver, StoreKind, World
-from tests.servers.tables import OwnTable
+from tests.support.drivers import Driver, StoreKind, World
+from tests.support.servers.tables import OwnTable
 from zae_limiter import RateLimiter, Repository
 from zae_limiter.testing import ManualClock
 
-pytest_plugins = ["tests.servers.fixtures"]
+pytest_plugins = ["tests.support.servers.fixtures"]
 
 
 @pytest.fixture(params=get_args(Driver))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.strategies import limits, quick
+from tests.support.strategies import limits, quick
 from zae_limiter.bucket import (
     build_limit_status,
     calculate_available,

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import zae_limiter
-from tests.drivers import World
+from tests.support.drivers import World
 from zae_limiter import Limit
 
 PACKAGE = Path(zae_limiter.__file__).parent

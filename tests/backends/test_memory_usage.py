@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.sqlite import EVENT
 from zae_limiter.backends.memory import MemoryStore
 from zae_limiter.core.bucket import Bucket, BucketAddress
 from zae_limiter.core.limit import MILLI, Limit, LimitSet
@@ -12,8 +13,6 @@ from zae_limiter.core.windows import HOUR_MS
 from zae_limiter.core.writes import Adjust, Write
 from zae_limiter.ports.repository_protocol import UsageQuery
 from zae_limiter.runtime.blocking import run
-
-from .sqlite_support import EVENT
 
 # The start of an hour.
 T0_MS = 1_699_999_200_000

@@ -9,6 +9,7 @@ from pathlib import Path
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.support.sqlite import EVENT, T0_MS, opened
 from zae_limiter.backends.memory import MemoryStore
 from zae_limiter.backends.sqlite import SqliteStore
 from zae_limiter.core.bucket import Bucket, BucketAddress
@@ -18,8 +19,6 @@ from zae_limiter.core.planner import Intent, plan, plan_create, plan_first, plan
 from zae_limiter.core.writes import Adjust, Write
 from zae_limiter.ports.repository_protocol import UsageQuery
 from zae_limiter.runtime.blocking import run
-
-from .sqlite_support import EVENT, T0_MS, opened
 
 HOUR_MS = 3_600_000
 LIMIT_SETS = [

@@ -12,18 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from zae_limiter.backends.sqlite import SqliteStore
-from zae_limiter.backends.sqlite.file import APPLICATION_ID, FILE_VERSION
-from zae_limiter.core.exceptions import (
-    IncompatibleSchemaError,
-    InfrastructureNotFoundError,
-    StorageUnavailable,
-    StoredDataError,
-    ValidationError,
-)
-from zae_limiter.runtime.blocking import BlockingIo, run
-
-from .sqlite_support import (
+from tests.support.sqlite import (
     Gate,
     create,
     fork,
@@ -35,6 +24,16 @@ from .sqlite_support import (
     take_one,
     taken,
 )
+from zae_limiter.backends.sqlite import SqliteStore
+from zae_limiter.backends.sqlite.file import APPLICATION_ID, FILE_VERSION
+from zae_limiter.core.exceptions import (
+    IncompatibleSchemaError,
+    InfrastructureNotFoundError,
+    StorageUnavailable,
+    StoredDataError,
+    ValidationError,
+)
+from zae_limiter.runtime.blocking import BlockingIo, run
 
 
 def contents(directory: Path) -> dict[str, bytes]:

@@ -13,10 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from zae_limiter.core.bucket import BucketAddress
-from zae_limiter.runtime.blocking import run
-
-from .sqlite_support import (
+from tests.support.sqlite import (
     Gate,
     create,
     fork,
@@ -28,6 +25,8 @@ from .sqlite_support import (
     take_one,
     taken,
 )
+from zae_limiter.core.bucket import BucketAddress
+from zae_limiter.runtime.blocking import run
 
 
 def assert_whole(path: Path) -> None:
@@ -109,7 +108,7 @@ def test_a_fork_that_python_was_not_told_of_is_noticed(tmp_path: Path) -> None:
 BUSY_PARENT = """
 import os, sys, threading
 from pathlib import Path
-from tests.backends.sqlite_support import create, fork, join, open_store, take_many, take_one, taken
+from tests.support.sqlite import create, fork, join, open_store, take_many, take_one, taken
 
 store = open_store(Path(sys.argv[1]))
 create(store)

@@ -8,16 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from zae_limiter.backends.sqlite import SqliteStore, namespaces
-from zae_limiter.core.bucket import BucketAddress, full_bucket
-from zae_limiter.core.hierarchy import ConfigSlot
-from zae_limiter.core.limit import MILLI, Limit
-from zae_limiter.core.models import Entity, LimiterConfig, UsageSnapshot
-from zae_limiter.core.writes import Adjust, Create, Granted, Refill, Refused
-from zae_limiter.ports.repository_protocol import NamespaceRecord, UsageQuery
-from zae_limiter.runtime.blocking import run
-
-from .sqlite_support import (
+from tests.support.sqlite import (
     ADDRESS,
     EVENT,
     LIMITS,
@@ -30,6 +21,14 @@ from .sqlite_support import (
     take_one,
     taken,
 )
+from zae_limiter.backends.sqlite import SqliteStore, namespaces
+from zae_limiter.core.bucket import BucketAddress, full_bucket
+from zae_limiter.core.hierarchy import ConfigSlot
+from zae_limiter.core.limit import MILLI, Limit
+from zae_limiter.core.models import Entity, LimiterConfig, UsageSnapshot
+from zae_limiter.core.writes import Adjust, Create, Granted, Refill, Refused
+from zae_limiter.ports.repository_protocol import NamespaceRecord, UsageQuery
+from zae_limiter.runtime.blocking import run
 
 HOUR_MS = 3_600_000
 PAST_S = T0_MS // 1000

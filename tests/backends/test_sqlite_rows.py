@@ -9,17 +9,7 @@ from typing import Any
 
 import pytest
 
-from zae_limiter.backends.sqlite import SqliteStore
-from zae_limiter.core.bucket import BucketAddress, full_bucket
-from zae_limiter.core.exceptions import StoredDataError, StoredDataWarning
-from zae_limiter.core.hierarchy import ConfigSlot
-from zae_limiter.core.limit import MILLI, Limit, LimitSet
-from zae_limiter.core.models import Entity, LimiterConfig, UsageSnapshot
-from zae_limiter.core.writes import Granted, Refill
-from zae_limiter.ports.repository_protocol import NamespaceRecord, UsageQuery
-from zae_limiter.runtime.blocking import run
-
-from .sqlite_support import (
+from tests.support.sqlite import (
     ADDRESS,
     EVENT,
     LIMITS,
@@ -32,6 +22,15 @@ from .sqlite_support import (
     take_one,
     taken,
 )
+from zae_limiter.backends.sqlite import SqliteStore
+from zae_limiter.core.bucket import BucketAddress, full_bucket
+from zae_limiter.core.exceptions import StoredDataError, StoredDataWarning
+from zae_limiter.core.hierarchy import ConfigSlot
+from zae_limiter.core.limit import MILLI, Limit, LimitSet
+from zae_limiter.core.models import Entity, LimiterConfig, UsageSnapshot
+from zae_limiter.core.writes import Granted, Refill
+from zae_limiter.ports.repository_protocol import NamespaceRecord, UsageQuery
+from zae_limiter.runtime.blocking import run
 
 HOUR_MS = 3_600_000
 SLOT = ConfigSlot("user-1", "gpt-4")

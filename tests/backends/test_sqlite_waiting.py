@@ -14,15 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from zae_limiter.backends.sqlite import SqliteStore
-from zae_limiter.backends.sqlite.errors import translate
-from zae_limiter.core.exceptions import StorageUnavailable, StoredDataError
-from zae_limiter.core.limit import MILLI
-from zae_limiter.core.writes import Adjust, Granted
-from zae_limiter.runtime.asyncio_driver import AsyncioIo
-from zae_limiter.runtime.blocking import run
-
-from .sqlite_support import (
+from tests.support.sqlite import (
     ADDRESS,
     T0_MS,
     create,
@@ -33,6 +25,13 @@ from .sqlite_support import (
     take_one,
     taken,
 )
+from zae_limiter.backends.sqlite import SqliteStore
+from zae_limiter.backends.sqlite.errors import translate
+from zae_limiter.core.exceptions import StorageUnavailable, StoredDataError
+from zae_limiter.core.limit import MILLI
+from zae_limiter.core.writes import Adjust, Granted
+from zae_limiter.runtime.asyncio_driver import AsyncioIo
+from zae_limiter.runtime.blocking import run
 
 # Calls that wait at the same time need one wait, and in turn far more than a busy machine.
 _WAIT_S, _CALLS = 0.3, 200

@@ -11,8 +11,8 @@ from bench.costs import Cost, billed
 from bench.counting.dynamodb import DynamoCounter, cost_of
 from bench.counting.redis import RedisCounter
 
-from tests.servers.processes import Server
-from tests.servers.tables import OwnTable
+from tests.support.servers.processes import Server
+from tests.support.servers.tables import OwnTable
 from zae_limiter import Limit, RateLimitExceeded, SyncRateLimiter, SyncRepository
 from zae_limiter.backends.dynamodb.store import DynamoStore
 

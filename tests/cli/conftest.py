@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.runner import Zael
+from tests.support.cli_runner import Zael
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.cli.runner import Zael
+from tests.support.cli_runner import Zael
 
 
 def test_config_set_changes_the_given_fields_and_keeps_the_rest(zael: Zael) -> None:

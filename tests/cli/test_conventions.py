@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
-from tests.cli.runner import Zael
+from tests.support.cli_runner import Zael
 from zae_limiter import __version__
 from zae_limiter.cli import cli
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tests.cli.runner import Zael
+from tests.support.cli_runner import Zael
 
 
 def test_defaults_of_a_resource_are_set_and_shown(zael: Zael) -> None:

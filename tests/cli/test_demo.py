@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.runner import Zael
-from tests.runtime.programs import ignoring_interrupts
+from tests.support.cli_runner import Zael
+from tests.support.programs import ignoring_interrupts
 from zae_limiter.cli.demo.crew import Crew
 from zae_limiter.cli.demo.scenario import Job, jobs, set_up
 from zae_limiter.cli.target import Target

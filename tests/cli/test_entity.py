@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cli.runner import Zael
+from tests.support.cli_runner import Zael
 
 
 def test_an_entity_that_was_created_is_shown(zael: Zael) -> None:

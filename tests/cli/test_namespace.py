@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tests.cli.runner import Zael
+from tests.support.cli_runner import Zael
 
 
 def test_registered_namespaces_are_listed_and_shown(zael: Zael) -> None:

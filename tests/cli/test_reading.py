@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.cli.runner import Zael
+from tests.support.cli_runner import Zael
 from zae_limiter import SyncRateLimiter, SyncRepository
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import zae_limiter
-from tests.core.strategies import limit_sets, limits, quick
+from tests.support.strategies import limit_sets, limits, quick
 from zae_limiter.core.bucket import (
     MAX_DORMANT,
     WCU_CELL,

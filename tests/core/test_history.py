@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.strategies import quick
+from tests.support.strategies import quick
 from zae_limiter.core.limit import Limit
 from zae_limiter.testing.history import (
     Event,

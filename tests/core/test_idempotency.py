@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.strategies import quick
+from tests.support.strategies import quick
 from zae_limiter.core.apply import apply
 from zae_limiter.core.bucket import REMEMBERED_OPERATIONS, Bucket
 from zae_limiter.core.idempotency import Landing, landing, operation_id, planned_at_ms

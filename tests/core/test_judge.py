@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tests.core.strategies import limit_sets, quick, untimed
+from tests.support.strategies import limit_sets, quick, untimed
 from zae_limiter.core.bucket import Bucket, full_bucket, refill, take_tokens, time_to_gain_ms
 from zae_limiter.core.judge import NEVER, judge, judge_shards, statuses
 from zae_limiter.core.limit import Limit, LimitSet

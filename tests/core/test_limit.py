@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.strategies import limits, quick
+from tests.support.strategies import limits, quick
 from zae_limiter.core.exceptions import InvalidNameError, ValidationError
 from zae_limiter.core.limit import (
     MAX_LIMITS,

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.core.kinds import GAINED, STORED, UNSEEN, kind_of
-from tests.core.strategies import limit_sets, quick, untimed
+from tests.support.strategies import limit_sets, quick, untimed
 from zae_limiter.core.apply import apply
 from zae_limiter.core.bucket import Bucket, Cell, at, full_bucket, refill, take_tokens
 from zae_limiter.core.limit import Limit, LimitSet

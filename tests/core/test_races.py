@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.clauses import outcome_without
-from tests.core.racing import Apply, Race, Step, Verb
-from tests.core.strategies import limit_sets, quick
+from tests.support.clauses import outcome_without
+from tests.support.racing import Apply, Race, Step, Verb
+from tests.support.strategies import limit_sets, quick
 from zae_limiter.core.apply import apply
 from zae_limiter.core.bucket import Bucket
 from zae_limiter.core.limit import MILLI, Limit, LimitSet

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import zae_limiter
-from tests.core.strategies import quick
+from tests.support.strategies import quick
 from zae_limiter.core.rates import Rate, rescale_remainder
 
 PACKAGE = Path(zae_limiter.__file__).parent

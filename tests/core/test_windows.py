@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.strategies import quick
+from tests.support.strategies import quick
 from zae_limiter.core.windows import (
     HOUR_MS,
     WINDOW_TYPES,

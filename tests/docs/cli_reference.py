@@ -21,22 +21,32 @@ error; the exit code is 0 for success, 1 for an error, 2 for wrong usage, 130 af
 """
 
 
-def commands(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+def commands(
+    command: click.Command, name: str, parent: click.Context | None = None
+) -> Iterator[tuple[str, str]]:
     """Every command with its help, groups before what they hold."""
-    context = click.Context(command, info_name=" ".join(path), terminal_width=90, color=False)
-    yield " ".join(path), command.get_help(context)
+    settings = command.context_settings
+    context = click.Context(
+        command,
+        parent,
+        name,
+        terminal_width=90,
+        color=False,
+        **settings,
+    )
+    yield context.command_path, command.get_help(context)
     if isinstance(command, click.Group):
-        for name in command.list_commands(context):
-            child = command.get_command(context, name)
+        for child_name in command.list_commands(context):
+            child = command.get_command(context, child_name)
             assert child is not None
-            yield from commands(child, (*path, name))
+            yield from commands(child, child_name, context)
 
 
 def render() -> str:
     """The whole page."""
     sections = [
         f"## {name}\n\n```text\n{text.strip()}\n```\n"
-        for name, text in commands(cli, ("zae-limiter",))
+        for name, text in commands(cli, "zae-limiter")
     ]
     return "\n".join([_HEAD, *sections])
 

@@ -7,15 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers.chaos import ChaosProxy
-from tests.servers.processes import Server
-from tests.servers.tables import OwnTable
+from tests.support.dynamodb import Runner, new_name, open_store, runner
+from tests.support.servers.chaos import ChaosProxy
+from tests.support.servers.processes import Server
+from tests.support.servers.tables import OwnTable
+from tests.support.table_crowd import NAMESPACE, Crowd
 from zae_limiter import SyncRepository
 from zae_limiter.backends.dynamodb.store import DynamoStore
 from zae_limiter.testing import ManualClock
-
-from .crowd import NAMESPACE, Crowd
-from .support import Runner, new_name, open_store, runner
 
 
 @pytest.fixture(autouse=True)

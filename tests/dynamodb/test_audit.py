@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.dynamodb import NS, Costs, Runner, get, put
 from zae_limiter.backends.dynamodb.store import DynamoStore
 from zae_limiter.core.audit import AuditEvent, ulid
 from zae_limiter.core.exceptions import StoredDataError
@@ -13,8 +14,6 @@ from zae_limiter.core.hierarchy import SYSTEM_SLOT
 from zae_limiter.core.models import LimiterConfig
 from zae_limiter.testing import ManualClock
 from zae_limiter.testing.clock import START_MS
-
-from .support import NS, Costs, Runner, get, put
 
 DAY_S = 86_400
 ALLOW = LimiterConfig(on_unavailable="allow")

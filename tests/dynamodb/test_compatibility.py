@@ -9,17 +9,16 @@ from typing import Any, get_args
 import boto3
 import pytest
 
-from tests.drivers import Driver, balance, limiter_on, open_repository
-from tests.servers.processes import Server
+from tests.support.drivers import Driver, balance, limiter_on, open_repository
+from tests.support.dynamodb import new_name
+from tests.support.peer.client import Peer, PeerError, running
+from tests.support.servers.processes import Server
 from zae_limiter import Limit, RateLimiter, RateLimitExceeded, Repository
 from zae_limiter.core.audit import AuditEvent
 from zae_limiter.core.bucket import Bucket, BucketAddress
 from zae_limiter.core.shards import sums_to_one
 from zae_limiter.core.writes import Adjust, Granted, Take
 from zae_limiter.flows.shards.items import read_all, split_shard
-
-from .peer.client import Peer, PeerError, running
-from .support import new_name
 
 pytestmark = pytest.mark.slow
 

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import pytest
 from bench.costs import billed
 
-from tests.drivers import Driver, open_repository
-from tests.servers.tables import OwnTable
+from tests.support.drivers import Driver, open_repository
+from tests.support.dynamodb import IS_EXACT, NS, Costs, Runner, event, get, put
+from tests.support.servers.tables import OwnTable
 from zae_limiter import Limit, Repository
 from zae_limiter.backends.dynamodb.configs import FEW
 from zae_limiter.backends.dynamodb.store import DynamoStore
@@ -20,8 +21,6 @@ from zae_limiter.core.validation import DEFAULT_RESOURCE
 from zae_limiter.flows.config.resolve import resolve, resolve_afresh, resolve_on_unavailable
 from zae_limiter.ports.repository_protocol import ConfigPage
 from zae_limiter.testing import ManualClock
-
-from .support import IS_EXACT, NS, Costs, Runner, event, get, put
 
 RPM, TPM = Limit.per_minute("rpm", 100), Limit.per_minute("tpm", 100)
 

@@ -8,15 +8,14 @@ from typing import Any
 
 import pytest
 
-from tests.servers.chaos import Answer, ChaosProxy, DropAnswer, Pass
+from tests.support.dynamodb import NS, Costs, Runner, event, everything, get, put
+from tests.support.servers.chaos import Answer, ChaosProxy, DropAnswer, Pass
 from zae_limiter.backends.dynamodb.store import DynamoStore
 from zae_limiter.core.exceptions import StorageUnavailable, StoredDataError, ValidationError
 from zae_limiter.core.hierarchy import SYSTEM_SLOT, ConfigSlot
 from zae_limiter.core.limit import MAX_LIMITS, Limit
 from zae_limiter.core.models import Entity, LimiterConfig
 from zae_limiter.core.validation import DEFAULT_RESOURCE
-
-from .support import NS, Costs, Runner, event, everything, get, put
 
 RPM, TPM = Limit.per_minute("rpm", 100, burst=150), Limit.per_hour("t-p.m_2", 7)
 OWN = ConfigSlot("key-1", "gpt-4")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.servers.processes import Server
+from tests.support.dynamodb import new_name, open_store
+from tests.support.servers.processes import Server
 from zae_limiter.testing import CHECKS, DRIVERS, Check, run_check
-
-from .support import new_name, open_store
 
 # Usage is counted by the aggregator, not by the write itself.
 COUNTED_LATER = "usage"

@@ -17,17 +17,16 @@ from bench.item_size import item_bytes
 from bench.paths import UNSTEADY, cells
 from bench.scenarios import CROWD, PATHS, Stage, measure, take
 
-from tests.drivers import Driver, limiter_on, open_repository
-from tests.flows import crowd
-from tests.servers.chaos import ChaosProxy, Hold
-from tests.servers.processes import Server
-from tests.servers.tables import OwnTable, own_table
+from tests.support import crowd
+from tests.support.drivers import Driver, limiter_on, open_repository
+from tests.support.dynamodb import IS_EXACT, new_name
+from tests.support.servers.chaos import ChaosProxy, Hold
+from tests.support.servers.processes import Server
+from tests.support.servers.tables import OwnTable, own_table
 from zae_limiter import Limit
 from zae_limiter.backends.dynamodb.url import dynamodb_url
 from zae_limiter.core.bucket import BucketAddress
 from zae_limiter.testing import ManualClock
-
-from .support import IS_EXACT, new_name
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")

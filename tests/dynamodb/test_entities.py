@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.servers.chaos import Answer, ChaosProxy, DropAnswer, Pass
+from tests.support.dynamodb import NS, Costs, Runner, event, everything, get, interrupted, put
+from tests.support.servers.chaos import Answer, ChaosProxy, DropAnswer, Pass
 from zae_limiter.backends.dynamodb.store import DynamoStore
 from zae_limiter.core.bucket import BucketAddress
 from zae_limiter.core.exceptions import StorageUnavailable, StoredDataError
@@ -18,8 +19,6 @@ from zae_limiter.core.models import Entity, LimiterConfig
 from zae_limiter.core.planner import Intent, plan_create
 from zae_limiter.core.writes import Create
 from zae_limiter.ports.io import Io
-
-from .support import NS, Costs, Runner, event, everything, get, interrupted, put
 
 CHILD = Entity("key-1", "Key", "org-1", True, {"": "empty", "\0": "nul"}, "2024-01-01T00:00:00Z")
 LIMITS = LimitSet.of([Limit.per_minute("rpm", 100)])

@@ -7,9 +7,10 @@ from typing import Any, Literal, get_args
 
 import pytest
 
-from tests.drivers import Driver, connect_repository, limiter_on, open_repository
-from tests.servers.processes import Server
-from tests.servers.tables import PATIENT
+from tests.support.drivers import Driver, connect_repository, limiter_on, open_repository
+from tests.support.dynamodb import new_name
+from tests.support.servers.processes import Server
+from tests.support.servers.tables import PATIENT
 from zae_limiter import Limit, RateLimitExceeded, Repository, UsageSnapshot
 from zae_limiter.backends.dynamodb.store import DynamoStore
 from zae_limiter.backends.dynamodb.url import dynamodb_url
@@ -20,8 +21,6 @@ from zae_limiter.core.exceptions import (
     NamespaceNotFoundError,
     ValidationError,
 )
-
-from .support import new_name
 
 Transport = Literal["wire", "botocore"]
 LIMITS = [Limit.per_minute("rpm", 3), Limit.per_hour("tpm", 100)]

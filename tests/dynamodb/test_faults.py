@@ -13,8 +13,9 @@ from typing import Any, get_args
 
 import pytest
 
-from tests.drivers import Driver, balance, limiter_on, open_repository
-from tests.servers.chaos import (
+from tests.support.drivers import Driver, balance, limiter_on, open_repository
+from tests.support.dynamodb import IS_EXACT
+from tests.support.servers.chaos import (
     INTERNAL_ERROR,
     THROTTLED,
     Act,
@@ -29,7 +30,9 @@ from tests.servers.chaos import (
     Truncate,
     seeded,
 )
-from tests.servers.tables import OwnTable
+from tests.support.servers.tables import OwnTable
+from tests.support.table_client import ENTITY, LIMITS, RESOURCE
+from tests.support.table_crowd import Crowd
 from zae_limiter import (
     Limit,
     OnUnavailable,
@@ -43,9 +46,6 @@ from zae_limiter.core.exceptions import StorageUnavailable
 from zae_limiter.flows.shards.items import make_shard, read_all
 from zae_limiter.testing import ManualClock
 
-from .client import ENTITY, LIMITS, RESOURCE
-from .crowd import Crowd
-from .support import IS_EXACT
 from .test_processes import check_history
 
 FAULTS: dict[str, tuple[Act, ...]] = {

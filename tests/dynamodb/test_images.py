@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.support.dynamodb import NS, Runner
 from zae_limiter import Limit
 from zae_limiter.backends.dynamodb.bucket_codec import bucket_key
 from zae_limiter.backends.dynamodb.expressions import Field
@@ -15,8 +16,6 @@ from zae_limiter.core.bucket import Bucket, BucketAddress
 from zae_limiter.core.limit import LimitSet
 from zae_limiter.core.planner import Crowded, Intent, Short, plan, plan_create, plan_restamp
 from zae_limiter.core.writes import Adjust, Granted, Write
-
-from .support import NS, Runner
 
 LIMITS = LimitSet.of([Limit.per_hour("rph", 7), Limit.per_day("tpd", 1_000)])
 TAKES_MILLI = {"rph": 10, "tpd": 100, "wcu": 1250}

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.servers.processes import Server
+from tests.support.dynamodb import Runner, new_name, open_store
+from tests.support.servers.processes import Server
 from zae_limiter.backends.dynamodb.lifecycle import (
     create_dynamo_table,
     delete_dynamo_table,
     describe_dynamo_table,
 )
 from zae_limiter.backends.dynamodb.store import DynamoStore
-
-from .support import Runner, new_name, open_store
 
 CHILD = ["cascade", "created_at", "entity_id", "metadata", "name", "parent_id", "version"]
 

@@ -7,10 +7,18 @@ from typing import Any
 
 import pytest
 
-from tests.drivers import Driver, balance, connect_repository, limiter_on, open_repository, stranger
-from tests.servers.chaos import ChaosProxy, service_error
-from tests.servers.processes import Server
-from tests.servers.tables import OwnTable
+from tests.support.drivers import (
+    Driver,
+    balance,
+    connect_repository,
+    limiter_on,
+    open_repository,
+    stranger,
+)
+from tests.support.dynamodb import new_name
+from tests.support.servers.chaos import ChaosProxy, service_error
+from tests.support.servers.processes import Server
+from tests.support.servers.tables import OwnTable
 from zae_limiter import (
     InfrastructureNotFoundError,
     Limit,
@@ -23,8 +31,6 @@ from zae_limiter import (
 )
 from zae_limiter.backends.dynamodb.wire.values import to_attribute
 from zae_limiter.testing import ManualClock
-
-from .support import new_name
 
 LIMITS = [Limit.per_minute("rpm", 100), Limit.per_hour("tpm", 1000)]
 AWS = "http://dynamodb.us-east-1.amazonaws.com"

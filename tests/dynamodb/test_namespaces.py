@@ -7,15 +7,14 @@ from typing import Any
 
 import pytest
 
-from tests.servers.chaos import Act, ChaosProxy, DropAnswer, Pass
+from tests.support.dynamodb import NS, Costs, Runner, event, everything, get, interrupted, put
+from tests.support.servers.chaos import Act, ChaosProxy, DropAnswer, Pass
 from zae_limiter.backends.dynamodb.store import DynamoStore
 from zae_limiter.core.exceptions import NamespaceStateError, StoredDataError
 from zae_limiter.core.hierarchy import SYSTEM_SLOT, ConfigSlot
 from zae_limiter.core.limit import Limit
 from zae_limiter.core.models import Entity, LimiterConfig
 from zae_limiter.ports.repository_protocol import NamespaceRecord
-
-from .support import NS, Costs, Runner, event, everything, get, interrupted, put
 
 TEAM = NamespaceRecord("team", NS, "2024-01-01T00:00:00Z")
 DELETED_AT = "2024-02-02T00:00:00Z"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.servers.chaos import ChaosProxy, closed_door, service_error
-from tests.servers.processes import Server
+from tests.support.dynamodb import Runner, new_name, open_store
+from tests.support.servers.chaos import ChaosProxy, closed_door, service_error
+from tests.support.servers.processes import Server
 from zae_limiter.backends.dynamodb.lifecycle import describe_dynamo_table
 from zae_limiter.backends.dynamodb.opening import Creation, find_site
 from zae_limiter.backends.dynamodb.store import DynamoStore
@@ -19,8 +20,6 @@ from zae_limiter.core.exceptions import (
     ValidationError,
 )
 from zae_limiter.ports.deployment import VersionRecord
-
-from .support import Runner, new_name, open_store
 
 AWS = "http://dynamodb.us-east-1.amazonaws.com"
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.dynamodb import Costs, Runner
 from zae_limiter.backends.dynamodb.pages import PAGE_ITEMS, Query, read_page, read_pages
 from zae_limiter.backends.dynamodb.store import DynamoStore
 from zae_limiter.backends.dynamodb.wire.values import Item, to_item
-
-from .support import Costs, Runner
 
 COUNT = PAGE_ITEMS + 5
 

@@ -7,16 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.books import Account, Book, read_books
+from tests.support.table_client import ENTITY, LIMITS, RESOURCE
+from tests.support.table_crowd import SOAK_S, Crowd
 from zae_limiter import Limit, SyncRateLimiter
 from zae_limiter.core.limit import MILLI
 from zae_limiter.core.shards import MAX_SHARDS, sums_to_one
 from zae_limiter.flows.shards.items import read_all, split_shard
 from zae_limiter.runtime.blocking import run
 from zae_limiter.testing import assert_window_theorem
-
-from .books import Account, Book, read_books
-from .client import ENTITY, LIMITS, RESOURCE
-from .crowd import SOAK_S, Crowd
 
 # Nothing to speak of comes back while a test runs.
 STILL = [

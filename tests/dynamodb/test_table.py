@@ -6,14 +6,8 @@ import json
 
 import pytest
 
-from tests.servers.chaos import (
-    INTERNAL_ERROR,
-    Act,
-    Answer,
-    ChaosProxy,
-    DropAnswer,
-    Reset,
-)
+from tests.support.dynamodb import Costs, Runner, everything
+from tests.support.servers.chaos import INTERNAL_ERROR, Act, Answer, ChaosProxy, DropAnswer, Reset
 from zae_limiter.backends.dynamodb.expressions import IS_NEW, PK, Field, Term
 from zae_limiter.backends.dynamodb.schema import key
 from zae_limiter.backends.dynamodb.store import DynamoStore
@@ -21,8 +15,6 @@ from zae_limiter.backends.dynamodb.table import Table
 from zae_limiter.backends.dynamodb.wire.errors import ConditionFailed, TransactionCanceled
 from zae_limiter.backends.dynamodb.wire.values import Item, to_item
 from zae_limiter.core.exceptions import StorageUnavailable
-
-from .support import Costs, Runner, everything
 
 
 def item(number: int, **values: object) -> Item:

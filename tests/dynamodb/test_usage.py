@@ -11,7 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.servers.chaos import Answer, ChaosProxy, Pass
+from tests.support.dynamodb import NS, Costs, Runner, put
+from tests.support.servers.chaos import Answer, ChaosProxy, Pass
 from zae_limiter.backends.dynamodb.schema import (
     gsi2_pk_resource,
     gsi2_sk_usage,
@@ -24,8 +25,6 @@ from zae_limiter.core.exceptions import StoredDataError, ValidationError
 from zae_limiter.core.models import UsageSnapshot
 from zae_limiter.core.windows import WINDOW_TYPES, WindowType, iso, window_end, window_key
 from zae_limiter.ports.repository_protocol import UsageQuery
-
-from .support import NS, Costs, Runner, put
 
 MAY = datetime(2024, 5, 1, tzinfo=UTC)
 

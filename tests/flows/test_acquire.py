@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.drivers import World, balance, limiter_on, take
+from tests.support.drivers import World, balance, limiter_on, take
 from zae_limiter import (
     LeaseExpiredError,
     Limit,

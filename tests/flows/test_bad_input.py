@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.drivers import ADMIN_DRIVERS, Driver, StoreKind, World, take
+from tests.support.drivers import ADMIN_DRIVERS, Driver, StoreKind, World, take
 from zae_limiter import (
     InvalidIdentifierError,
     InvalidNameError,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.drivers import ADMIN_DRIVERS, Driver, StoreKind, World, take
+from tests.support.drivers import ADMIN_DRIVERS, Driver, StoreKind, World, take
 from zae_limiter import (
     EntityCapacity,
     Limit,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.drivers import World, balance, limiter_on, take
+from tests.support.drivers import World, balance, limiter_on, take
 from zae_limiter import Entity, Limit, RateLimiter, RateLimitExceeded, Repository, ValidationError
 from zae_limiter.core.audit import AuditEvent
 from zae_limiter.core.hierarchy import MAX_LEVELS

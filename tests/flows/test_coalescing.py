@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.drivers import Driver, limiter_on
-from tests.flows.crowd import Crowd, Gate, crowd, in_line, in_thread, take, until, wait_of
+from tests.support.crowd import Crowd, Gate, crowd, in_line, in_thread, take, until, wait_of
+from tests.support.drivers import Driver, limiter_on
 from zae_limiter import Limit, SyncRateLimiter, SyncRepository, ValidationError
 from zae_limiter.backends.memory import MemoryStore
 from zae_limiter.core.bucket import BucketAddress

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.drivers import Driver
-from tests.flows.crowd import Crowd, Gate, Hook, crowd, take, until
+from tests.support.crowd import Crowd, Gate, Hook, crowd, take, until
+from tests.support.drivers import Driver
 from zae_limiter import Limit, OnUnavailable, RateLimiterUnavailable
 from zae_limiter.core.bucket import BucketAddress
 from zae_limiter.core.exceptions import StorageUnavailable

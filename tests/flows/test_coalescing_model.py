@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.drivers import Driver
-from tests.flows.crowd import Crowd, crowd, take, wait_of
+from tests.support.crowd import Crowd, crowd, take, wait_of
+from tests.support.drivers import Driver
 from zae_limiter import Limit, RateLimitExceeded
 from zae_limiter.core.bucket import Bucket, at, covers, full_bucket, take_tokens
 from zae_limiter.core.judge import judge

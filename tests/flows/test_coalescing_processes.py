@@ -15,15 +15,14 @@ from typing import Any
 
 import pytest
 
-from tests.backends.sqlite_support import fork, join
-from tests.flows.crowd import crowd, in_line, take, until
+from tests.support.crowd import crowd, in_line, take, until
+from tests.support.rush import LIMIT, SAVED
+from tests.support.sqlite import fork, join
 from zae_limiter import Limit, RateLimiter, Repository
 from zae_limiter.core.bucket import BucketAddress
 from zae_limiter.core.writes import Outcome, Write
 from zae_limiter.flows.acquire.wait_queue import Place
 from zae_limiter.testing import Event, assert_window_theorem
-
-from .rush import LIMIT, SAVED
 
 ROOT = Path(__file__).parents[2]
 RPM = Limit.per_minute("rpm", 6000)
@@ -43,7 +42,7 @@ def start(module: str, *arguments: str) -> subprocess.Popen[str]:
 
 def interrupted(url: str, role: str) -> dict[str, Any]:
     """Return the outcomes of a process that was interrupted once, at the right moment."""
-    process = start("tests.flows.interrupted", url, role)
+    process = start("tests.support.interrupted", url, role)
     assert process.stdout is not None
     said = process.stdout.readline()
     assert said == "ready\n", process.communicate()
@@ -121,7 +120,7 @@ async def test_the_child_of_a_fork_does_not_queue_behind_its_parent_s_waiters(
 
 FORKING = """
 import signal, sys, threading
-from tests.backends.sqlite_support import fork, join
+from tests.support.sqlite import fork, join
 from zae_limiter import Limit, SyncRateLimiter, SyncRepository
 
 repository = SyncRepository.open(url=sys.argv[1])
@@ -250,7 +249,7 @@ def abandon_in_line(limiter: RateLimiter, is_in_line: Any) -> None:
 @pytest.mark.slow
 def test_four_processes_of_fifty_tasks_keep_the_limit_at_one_bucket(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'limits.db'}"
-    processes = [start("tests.flows.rush", url, str(seed)) for seed in range(4)]
+    processes = [start("tests.support.rush", url, str(seed)) for seed in range(4)]
     events: list[Event] = []
     longest_ms = writes = admitted = 0
     for process in processes:

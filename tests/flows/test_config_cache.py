@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from tests.drivers import SHARED, World, limiter_on, take
+from tests.support.drivers import SHARED, World, limiter_on, take
 from zae_limiter import Limit, LimiterConfig, RateLimiter, Repository, ValidationError
 from zae_limiter.core.hierarchy import SYSTEM_SLOT, ConfigSlot, Slots, shared_slots
 from zae_limiter.core.models import ConfigSource

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.drivers import ADMIN_DRIVERS, Driver, StoreKind, World
+from tests.support.drivers import ADMIN_DRIVERS, Driver, StoreKind, World
 from zae_limiter import (
     AuditAction,
     Limit,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.drivers import ADMIN_DRIVERS, EMBEDDED, Driver, StoreKind, World, take
+from tests.support.drivers import ADMIN_DRIVERS, EMBEDDED, Driver, StoreKind, World, take
 from zae_limiter import InfrastructureError, Limit, RateLimiter, Repository, ValidationError
 
 RPM = Limit.per_minute("rpm", 10)

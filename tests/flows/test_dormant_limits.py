@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.drivers import World, take
+from tests.support.drivers import World, take
 from zae_limiter import Limit, RateLimiter, RateLimitExceeded, Repository
 
 DAY = Limit.per_day("day", 100)

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.drivers import ADMIN_DRIVERS, Driver, StoreKind, World, limiter_on, take
+from tests.support.drivers import ADMIN_DRIVERS, Driver, StoreKind, World, limiter_on, take
 from zae_limiter import (
     AuditAction,
     Entity,

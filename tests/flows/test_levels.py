@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from tests.drivers import SHARED, World, balance, limiter_on, take
+from tests.support.drivers import SHARED, World, balance, limiter_on, take
 from zae_limiter import Limit, RateLimiter, RateLimitExceeded, Repository, ValidationError
 from zae_limiter.core.validation import DEFAULT_RESOURCE
 

@@ -8,6 +8,7 @@ from itertools import count
 
 import pytest
 
+from tests.support.sharded import TPM, Bench, take
 from zae_limiter import RateLimiterUnavailable, RateLimitExceeded
 from zae_limiter.core.bucket import Bucket, BucketAddress, refill, take_tokens
 from zae_limiter.core.exceptions import StorageUnavailable
@@ -17,8 +18,6 @@ from zae_limiter.core.writes import Granted, Outcome, Write
 from zae_limiter.flows.acquire.send import Addressed
 from zae_limiter.flows.shards.items import read_all
 from zae_limiter.runtime.blocking import run
-
-from .sharded import TPM, Bench, take
 
 Act = Callable[[Bucket, int], Bucket]
 

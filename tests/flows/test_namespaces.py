@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.drivers import (
+from tests.support.drivers import (
     ADMIN_DRIVERS,
     EMBEDDED,
     SHARED,

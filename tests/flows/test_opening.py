@@ -11,7 +11,14 @@ from typing import Any
 
 import pytest
 
-from tests.drivers import Driver, World, connect_repository, limiter_on, open_repository, take
+from tests.support.drivers import (
+    Driver,
+    World,
+    connect_repository,
+    limiter_on,
+    open_repository,
+    take,
+)
 from zae_limiter import (
     InfrastructureNotFoundError,
     Limit,

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.drivers import Awaited, Driver, World, balance, limiter_on, take
+from tests.support.drivers import Awaited, Driver, World, balance, limiter_on, take
 from zae_limiter import (
     Limit,
     OnUnavailable,

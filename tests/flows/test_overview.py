@@ -7,14 +7,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.drivers import Driver
+from tests.support.crowd import Crowd, Gate, crowd, take, until
+from tests.support.drivers import Driver
 from zae_limiter import Limit
 from zae_limiter.backends.memory import MemoryStore
 from zae_limiter.core.bucket import Bucket, BucketAddress
 from zae_limiter.core.writes import Adjust, Granted
 from zae_limiter.flows.shards.items import read_all, split_shard
-
-from .crowd import Crowd, Gate, crowd, take, until
 
 DAILY = Limit.per_day("rpm", 1000)
 SHARDS = 4

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from tests.drivers import StoreKind, World, balance, limiter_on, take
-from tests.servers.tables import OwnTable
+from tests.support.drivers import StoreKind, World, balance, limiter_on, take
+from tests.support.servers.tables import OwnTable
 from zae_limiter import Limit, RateLimiter, Repository, SyncRateLimiter, SyncRepository
 from zae_limiter.testing import ManualClock, sync_memory_repository
 

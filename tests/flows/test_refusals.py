@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.drivers import Driver
-from tests.flows.crowd import Crowd, crowd, take, wait_of
+from tests.support.crowd import Crowd, crowd, take, wait_of
+from tests.support.drivers import Driver
 from zae_limiter import Limit, RateLimitExceeded
 from zae_limiter.backends.memory import MemoryStore
 from zae_limiter.flows.acquire import refusal_cache

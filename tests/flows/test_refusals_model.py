@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.drivers import Driver
-from tests.flows.crowd import Crowd, crowd, take
+from tests.support.crowd import Crowd, crowd, take
+from tests.support.drivers import Driver
 from zae_limiter import Limit, RateLimitExceeded
 from zae_limiter.core.bucket import BucketAddress, at, full_bucket
 from zae_limiter.core.judge import judge

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.sharded import RPM, TPM, Bench, take
 from zae_limiter import Limit, RateLimitExceeded, SyncRateLimiter
 from zae_limiter.core.bucket import BucketAddress
 from zae_limiter.core.shards import MAX_SHARDS, sums_to_one
@@ -16,8 +17,6 @@ from zae_limiter.flows.shards.items import make_shard, read_all, split_shard
 from zae_limiter.runtime.blocking import run
 from zae_limiter.testing import Event, window_excess
 from zae_limiter.testing.clock import START_MS
-
-from .sharded import RPM, TPM, Bench, take
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.drivers import Driver
-from tests.flows.crowd import Gate, in_thread, until
+from tests.support.crowd import Gate, in_thread, until
+from tests.support.drivers import Driver
 from zae_limiter.local import single_flight as single_flight_module
 from zae_limiter.local.single_flight import SingleFlight
 from zae_limiter.ports.io import Io

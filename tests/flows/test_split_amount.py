@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.strategies import quick
+from tests.support.strategies import quick
 from zae_limiter.core.bucket import BucketAddress
 from zae_limiter.flows.shards.split_amount import Balances, split_amount, suffices
 

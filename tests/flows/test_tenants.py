@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from tests.drivers import Awaited, World, limiter_on
-from tests.flows.crowd import Gate, in_thread, until
+from tests.support.crowd import Gate, in_thread, until
+from tests.support.drivers import Awaited, World, limiter_on
 from zae_limiter import Limit, RateLimiter, RateLimitExceeded, Repository
 from zae_limiter.core.hierarchy import ConfigSlot
 from zae_limiter.ports.repository_protocol import ConfigPage, Configs, RepositoryProtocol

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from tests.drivers import ADMIN_DRIVERS, EMBEDDED, Driver, StoreKind, World, take
+from tests.support.drivers import ADMIN_DRIVERS, EMBEDDED, Driver, StoreKind, World, take
 from zae_limiter import Limit, RateLimiter, RateLimitExceeded, Repository, UsageSnapshot
 from zae_limiter.testing import ManualClock
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.drivers import World, balance, take
+from tests.support.drivers import World, balance, take
 from zae_limiter import (
     Limit,
     RateLimiter,

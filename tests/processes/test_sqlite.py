@@ -14,10 +14,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.worker import ENTITIES, RESOURCE
 from zae_limiter import Limit, SyncRateLimiter, SyncRepository
 from zae_limiter.testing import Event, assert_window_theorem
-
-from .worker import ENTITIES, RESOURCE
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +27,7 @@ Line = dict[str, Any]
 
 def start(url: str, book: Path, seed: int) -> subprocess.Popen[bytes]:
     driver = ("asyncio", "threads")[seed % 2]
-    command = [sys.executable, "-m", "tests.processes.worker", url, str(book)]
+    command = [sys.executable, "-m", "tests.support.worker", url, str(book)]
     return subprocess.Popen([*command, str(SECONDS), str(seed), driver])
 
 

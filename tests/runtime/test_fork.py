@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runtime.programs import output_of
+from tests.support.programs import output_of
 
 
 def test_the_child_of_a_fork_makes_ids_of_its_own() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from textwrap import dedent
 
-from tests.runtime.programs import output_of
+from tests.support.programs import output_of
 
 
 def patched(program: str) -> str:

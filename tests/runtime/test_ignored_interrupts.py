@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runtime.programs import ignoring_interrupts
+from tests.support.programs import ignoring_interrupts
 
 ROOT = Path(__file__).parents[2]
 INTERRUPTING = [

@@ -1,1 +1,0 @@
-"""Real DynamoDB servers for tests, and a proxy that breaks their connections on purpose."""

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.servers.chaos import (
+from tests.support.servers.chaos import (
     INTERNAL_ERROR,
     THROTTLED,
     Act,

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers import install
-from tests.servers.install import ServerMissing
-from tests.servers.processes import start
+from tests.support.servers import install
+from tests.support.servers.install import ServerMissing
+from tests.support.servers.processes import start
 
 _RACER = """
 import sys
 from pathlib import Path
-from tests.servers import install
+from tests.support.servers import install
 
 install.CACHE = Path(sys.argv[1])
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tests.core.clauses import outcome_without
+from tests.support.clauses import outcome_without
 from zae_limiter.core.apply import apply
 from zae_limiter.core.bucket import Bucket
 from zae_limiter.core.exceptions import StorageUnavailable

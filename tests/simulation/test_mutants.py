@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.core.clauses import outcome_without
+from tests.support.clauses import outcome_without
 
 from .campaign import Broken, run_seed
 from .mutants import FLOWS, STORES

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers.processes import Server
-from tests.servers.tables import PATIENT
+from tests.support.servers.processes import Server
+from tests.support.servers.tables import PATIENT
+from tests.support.wire_drivers import Driver, asyncio_driver, blocking_driver
 from zae_limiter.backends.dynamodb.wire.client import DynamoClient
 from zae_limiter.backends.dynamodb.wire.connect import open_client
 from zae_limiter.backends.dynamodb.wire.edge import Limits
-
-from .drivers import Driver, asyncio_driver, blocking_driver
 
 _ENVIRONMENT = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
 

@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.servers.chaos import INTERNAL_ERROR, THROTTLED, ChaosProxy, Delay, closed_door
-from tests.servers.processes import Server
+from tests.support.servers.chaos import INTERNAL_ERROR, THROTTLED, ChaosProxy, Delay, closed_door
+from tests.support.servers.processes import Server
+from tests.support.transports import BOTH, unhurried
+from tests.support.wire_drivers import Driver
+from tests.support.wire_tables import create_table, key
 from zae_limiter.backends.dynamodb.wire.client import DynamoClient
 from zae_limiter.backends.dynamodb.wire.connect import open_client, signed
 from zae_limiter.backends.dynamodb.wire.credentials import Access
@@ -29,9 +32,6 @@ from zae_limiter.runtime.blocking import BlockingIo, run
 from zae_limiter.testing import ManualClock
 
 from .conftest import Connect, act_as_caller_of
-from .drivers import Driver
-from .tables import create_table, key
-from .transports import BOTH, unhurried
 
 
 def _add(table: str, name: str, amount: int, **more: Any) -> dict[str, Any]:

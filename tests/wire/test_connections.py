@@ -16,10 +16,13 @@ from typing import Any
 
 import pytest
 
-from tests.servers.authority import loopback_tls
-from tests.servers.chaos import ChaosProxy, Hold, Pass, closed_door, dead_end
-from tests.servers.processes import Server
-from tests.servers.tables import PATIENT
+from tests.support.scripted import Said, scripted
+from tests.support.servers.authority import loopback_tls
+from tests.support.servers.chaos import ChaosProxy, Hold, Pass, closed_door, dead_end
+from tests.support.servers.processes import Server
+from tests.support.servers.tables import PATIENT
+from tests.support.transports import BOTH, unhurried
+from tests.support.wire_drivers import Driver
 from zae_limiter.backends.dynamodb.wire import sockets
 from zae_limiter.backends.dynamodb.wire.client import DynamoClient
 from zae_limiter.backends.dynamodb.wire.connect import open_client
@@ -29,9 +32,6 @@ from zae_limiter.runtime.asyncio_driver import AsyncioIo
 from zae_limiter.runtime.blocking import BlockingIo, run
 
 from .conftest import Connect, act_as_caller_of
-from .drivers import Driver
-from .scripted import Said, scripted
-from .transports import BOTH, unhurried
 
 _FEW = Limits(connect_timeout_s=60, read_timeout_s=60, connections=2)
 _EMPTY = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"

@@ -11,14 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers.chaos import Answer, ChaosProxy, Request
-from tests.servers.processes import free_port
+from tests.support.servers.chaos import Answer, ChaosProxy, Request
+from tests.support.servers.processes import free_port
+from tests.support.wire_drivers import Driver
 from zae_limiter.backends.dynamodb.wire.client import DynamoClient
 from zae_limiter.backends.dynamodb.wire.connect import open_client
 from zae_limiter.backends.dynamodb.wire.credentials import Access, Grant
 from zae_limiter.core.exceptions import StorageUnavailable, ValidationError
-
-from .drivers import Driver
 
 _NOBODY = f"http://127.0.0.1:{free_port()}"
 

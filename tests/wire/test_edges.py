@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.servers.chaos import (
+from tests.support.servers.chaos import (
     Act,
     Answer,
     ChaosProxy,
@@ -21,17 +21,17 @@ from tests.servers.chaos import (
     dead_end,
     seeded,
 )
-from tests.servers.processes import Server
-from tests.servers.tables import PATIENT
+from tests.support.servers.processes import Server
+from tests.support.servers.tables import PATIENT
+from tests.support.transports import BOTH, unhurried
+from tests.support.wire_drivers import Driver
+from tests.support.wire_tables import create_table, key
 from zae_limiter.backends.dynamodb.wire.client import DynamoClient
 from zae_limiter.backends.dynamodb.wire.edge import Limits
 from zae_limiter.backends.dynamodb.wire.values import from_item, to_attribute
 from zae_limiter.core.exceptions import StorageUnavailable
 
 from .conftest import Connect
-from .drivers import Driver
-from .tables import create_table, key
-from .transports import BOTH, unhurried
 
 _IMPATIENT = Limits(connect_timeout_s=0.3, read_timeout_s=0.3, connections=10)
 # Far above any short timeout here: only a hang reaches it.

@@ -14,15 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers.chaos import ChaosProxy
-from tests.servers.processes import Server
+from tests.support.servers.chaos import ChaosProxy
+from tests.support.servers.processes import Server
+from tests.support.transports import BOTH
 from zae_limiter.backends.dynamodb.wire.client import DynamoClient
 from zae_limiter.backends.dynamodb.wire.connect import open_client
 from zae_limiter.backends.dynamodb.wire.per_loop import PerLoop
 from zae_limiter.runtime.asyncio_driver import AsyncioIo
 
 from .conftest import act_as_caller_of
-from .transports import BOTH
 
 
 def _client(server: Server, url: str, transport: str, patch: pytest.MonkeyPatch) -> DynamoClient:
@@ -136,9 +136,9 @@ monkey.patch_all()
 import os, sys, gevent
 from contextlib import ExitStack
 from pathlib import Path
-from tests.servers.authority import loopback_tls
-from tests.servers.chaos import ChaosProxy, Delay
-from tests.servers.tunnel import tunnel
+from tests.support.servers.authority import loopback_tls
+from tests.support.servers.chaos import ChaosProxy, Delay
+from tests.support.servers.tunnel import tunnel
 from zae_limiter.backends.dynamodb.wire.connect import open_client
 from zae_limiter.backends.dynamodb.wire.edge import Limits
 from zae_limiter.runtime.blocking import BlockingIo, run

@@ -8,7 +8,8 @@ import pytest
 from moto import mock_aws
 from moto.server import ThreadedMotoServer
 
-from tests.servers.processes import free_port
+from tests.support.servers.processes import free_port
+from tests.support.wire_tables import create_table, key
 from zae_limiter import Limit, SyncRateLimiter, SyncRepository
 from zae_limiter.backends.dynamodb.wire.client import DynamoClient
 from zae_limiter.backends.dynamodb.wire.connect import open_client
@@ -18,8 +19,6 @@ from zae_limiter.ports.io import Io
 from zae_limiter.runtime.asyncio_driver import AsyncioIo
 from zae_limiter.runtime.blocking import BlockingIo, run
 from zae_limiter.testing import ManualClock
-
-from .tables import create_table, key
 
 pytestmark = pytest.mark.slow
 

@@ -14,19 +14,19 @@ from typing import Any
 
 import pytest
 
-from tests.servers.authority import loopback_tls
-from tests.servers.chaos import Answer, ChaosProxy, DropAnswer, Pass, Reset, closed_door
-from tests.servers.processes import Server
-from tests.servers.tables import PATIENT
-from tests.servers.tunnel import SILENCE, Says, refusal, tunnel
+from tests.support.scripted import Said, scripted
+from tests.support.servers.authority import loopback_tls
+from tests.support.servers.chaos import Answer, ChaosProxy, DropAnswer, Pass, Reset, closed_door
+from tests.support.servers.processes import Server
+from tests.support.servers.tables import PATIENT
+from tests.support.servers.tunnel import SILENCE, Says, refusal, tunnel
+from tests.support.transports import unhurried
+from tests.support.wire_drivers import Driver
 from zae_limiter.backends.dynamodb.wire.client import DynamoClient
 from zae_limiter.backends.dynamodb.wire.edge import Limits
 from zae_limiter.core.exceptions import StorageUnavailable, ValidationError
 
 from .conftest import Connect
-from .drivers import Driver
-from .scripted import Said, scripted
-from .transports import unhurried
 
 _ABOVE = Answer(200, b"{}")
 _PASSWORD = "s:cr@t/é"

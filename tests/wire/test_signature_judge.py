@@ -7,7 +7,9 @@ from functools import partial
 
 import pytest
 
-from tests.servers.processes import Server
+from tests.support.servers.processes import Server
+from tests.support.signing import sign
+from tests.support.wire_drivers import Driver
 from zae_limiter.backends.dynamodb.wire.connect import open_edge
 from zae_limiter.backends.dynamodb.wire.credentials import Access
 from zae_limiter.backends.dynamodb.wire.endpoint import parse_endpoint
@@ -20,8 +22,6 @@ from zae_limiter.backends.dynamodb.wire.transport import SignedTransport
 from zae_limiter.core.exceptions import StorageUnavailable
 
 from .conftest import Connect, act_as_caller_of
-from .drivers import Driver
-from .signing import sign
 
 _BODY = b'{"Limit":10}'
 

@@ -10,10 +10,9 @@ from botocore.credentials import ReadOnlyCredentials
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.signing import sign
 from zae_limiter.backends.dynamodb.wire.endpoint import parse_endpoint
 from zae_limiter.backends.dynamodb.wire.signer import Credentials
-
-from .signing import sign
 
 _WORDS = st.text(string.ascii_letters + string.digits + "/+=", min_size=1, max_size=60)
 _CREDENTIALS = st.builds(Credentials, _WORDS, _WORDS, st.none() | _WORDS)

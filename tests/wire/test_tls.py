@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers.authority import loopback_tls
-from tests.servers.chaos import ChaosProxy, Pass, Reset
-from tests.servers.processes import Server
+from tests.support.servers.authority import loopback_tls
+from tests.support.servers.chaos import ChaosProxy, Pass, Reset
+from tests.support.servers.processes import Server
+from tests.support.transports import BOTH
+from tests.support.wire_drivers import Driver
 from zae_limiter.core.exceptions import StorageUnavailable
 
 from .conftest import Connect
-from .drivers import Driver
-from .transports import BOTH
 
 
 @BOTH

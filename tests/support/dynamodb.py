@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from tests.servers.chaos import THROTTLED, ChaosProxy, Pass
-from tests.servers.processes import Server
-from tests.servers.tables import PATIENT
+from tests.support.servers.chaos import THROTTLED, ChaosProxy, Pass
+from tests.support.servers.processes import Server
+from tests.support.servers.tables import PATIENT
 from zae_limiter.backends.dynamodb.opening import Creation
 from zae_limiter.backends.dynamodb.schema import key
 from zae_limiter.backends.dynamodb.store import DynamoStore

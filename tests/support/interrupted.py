@@ -1,6 +1,6 @@
 """This program's main thread gets an interrupt while writes wait for each other.
 
-    python -m tests.flows.interrupted URL waiting|follower|leader|refund
+    python -m tests.support.interrupted URL waiting|follower|leader|refund
 
 The program says `ready` when the interrupt may come, goes on when it reads a line, and prints the
 outcomes as JSON.
@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, cast
 
-from tests.flows.crowd import Gate, SlowBuckets, SlowStore
+from tests.support.crowd import Gate, SlowBuckets, SlowStore
 from zae_limiter import Limit, RateLimiterUnavailable, SyncRateLimiter, SyncRepository
 from zae_limiter.core.bucket import BucketAddress
 from zae_limiter.core.writes import Write

@@ -14,15 +14,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.servers.tables import OwnTable
+from tests.support.books import ACQUIRES, Account, read_books, read_notes
+from tests.support.servers.tables import OwnTable
+from tests.support.table_client import ENTITY, RESOURCE, Task
 from zae_limiter import SyncRepository
 from zae_limiter.backends.dynamodb.bucket_codec import address_of, decode_bucket_item
 from zae_limiter.core.bucket import Bucket, BucketAddress
 from zae_limiter.core.limit import MILLI
 from zae_limiter.core.validation import WCU
-
-from .books import ACQUIRES, Account, read_books, read_notes
-from .client import ENTITY, RESOURCE, Task
 
 ROOT = Path(__file__).parents[2]
 NAMESPACE = "crowd"
@@ -60,7 +59,7 @@ class Crowd:
             seed=number,
             **options,
         )
-        command = [sys.executable, "-m", "tests.dynamodb.client", json.dumps(asdict(task))]
+        command = [sys.executable, "-m", "tests.support.table_client", json.dumps(asdict(task))]
         self.processes.append(subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE))
 
     def wait_until_ready(self) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from tests.servers.tables import OwnTable
+from tests.support.servers.tables import OwnTable
 from zae_limiter import (
     Lease,
     Limit,

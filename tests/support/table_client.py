@@ -1,6 +1,6 @@
 """A client that charges one bucket at random and keeps a book of it, in a process of its own.
 
-python -m tests.dynamodb.client '{"url": ..., "driver": ..., "seconds": ..., ...}'
+python -m tests.support.table_client '{"url": ..., "driver": ..., "seconds": ..., ...}'
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.drivers import Driver, limiter_on, open_repository
+from tests.support.books import Book
+from tests.support.drivers import Driver, limiter_on, open_repository
 from zae_limiter import (
     Limit,
     RateLimiter,
@@ -28,8 +29,6 @@ from zae_limiter.core.bucket import BucketAddress
 from zae_limiter.core.exceptions import StorageUnavailable
 from zae_limiter.core.shards import MAX_SHARDS
 from zae_limiter.flows.shards.items import read_all, split_shard
-
-from .books import Book
 
 ENTITY, RESOURCE = "key", "gpt-4"
 LIMITS = [Limit("rpm", 60, 5, 1), Limit("tpm", 8_000, 400, 1)]

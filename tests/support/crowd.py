@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from tests.drivers import Awaited, Driver, limiter_on, open_repository
+from tests.support.drivers import Awaited, Driver, limiter_on, open_repository
 from zae_limiter import Limit, RateLimiter, RateLimitExceeded, Repository
 from zae_limiter.core.bucket import Bucket, BucketAddress
 from zae_limiter.core.writes import Outcome, Write

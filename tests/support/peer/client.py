@@ -10,10 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.servers.processes import Server
+from tests.support.peer.environment import python
+from tests.support.servers.processes import Server
 from zae_limiter import Limit
-
-from .environment import python
 
 _PROGRAM = Path(__file__).with_name("serve.py")
 _END_TIMEOUT_S = 10

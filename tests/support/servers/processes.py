@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from . import install
-from .install import ServerMissing
+from tests.support.servers import install
+from tests.support.servers.install import ServerMissing
 
 _START_TIMEOUT_S = 60.0
 _END_TIMEOUT_S = 5.0

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
-from tests.servers.chaos import read_request
+from tests.support.servers.chaos import read_request
 
 _TIMEOUT_S = 30.0
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 
-from .chaos import Request, read_request
+from tests.support.servers.chaos import Request, read_request
 
 _TIMEOUT_S = 30.0
 

@@ -1,6 +1,6 @@
 """One process of many that share a store, keeping a book of all it took and gave back.
 
-python -m tests.processes.worker URL BOOK SECONDS SEED asyncio|threads
+python -m tests.support.worker URL BOOK SECONDS SEED asyncio|threads
 """
 
 from __future__ import annotations

@@ -9,10 +9,9 @@ from typing import Literal
 
 import pytest
 
+from tests.support.servers.processes import Server, start
+from tests.support.servers.tables import OwnTable, own_table, table_client
 from zae_limiter.backends.dynamodb.wire.client import DynamoClient
-
-from .processes import Server, start
-from .tables import OwnTable, own_table, table_client
 
 _PROXIES = ("http_proxy", "https_proxy", "no_proxy", "all_proxy")
 _ENVIRONMENT = [

@@ -1,6 +1,6 @@
 """This program is one process of several, with many tasks that all want the same bucket.
 
-    python -m tests.flows.rush URL SEED
+    python -m tests.support.rush URL SEED
 
 The program prints as JSON the takings, their times, and the number of writes.
 """

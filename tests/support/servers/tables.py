@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
+from tests.support.servers.processes import Server
 from zae_limiter.backends.dynamodb.schema import get_table_definition
 from zae_limiter.backends.dynamodb.url import dynamodb_url
 from zae_limiter.backends.dynamodb.wire.client import DynamoClient
 from zae_limiter.backends.dynamodb.wire.connect import open_client
 from zae_limiter.backends.dynamodb.wire.edge import Limits
 from zae_limiter.runtime.blocking import BlockingIo, run
-
-from .processes import Server
 
 # For all that is not about timeouts: a busy machine may take its time.
 PATIENT = Limits(connect_timeout_s=60, read_timeout_s=60)

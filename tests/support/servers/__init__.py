@@ -1,0 +1,1 @@
+"""Real DynamoDB servers for tests, and a proxy that breaks their connections on purpose."""
