@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from types import TracebackType
+from typing import Any
 
+from .core.exceptions import ValidationError
 from .core.ledger import Entry
 from .flows.acquire import lease as flows
 from .flows.acquire.lease import LeaseRecord, LeaseTerms
@@ -80,13 +83,22 @@ async def _take_back(record: LeaseRecord) -> None:
 class _AcquisitionBase:
     """A checked request that has not been entered yet."""
 
-    __slots__ = ("_record", "_request", "_scope", "_terms")
+    __slots__ = ("_is_entered", "_record", "_request", "_scope", "_terms")
     _record: LeaseRecord
 
     def __init__(self, scope: Scope, request: Request, terms: LeaseTerms) -> None:
         self._scope = scope
         self._request = request
         self._terms = terms
+        self._is_entered = False
+
+    def _enter(self) -> Coroutine[Any, Any, LeaseRecord]:
+        """Open the lease. Without the check, a second entry would lose the first one's charge."""
+        if self._is_entered:
+            reason = "is entered already; call acquire() for each block"
+            raise ValidationError("acquisition", "acquire(...)", reason)
+        self._is_entered = True
+        return flows.open_lease(self._scope, self._request, self._terms)
 
 
 class Acquisition(_AcquisitionBase):
@@ -95,8 +107,12 @@ class Acquisition(_AcquisitionBase):
     __slots__ = ()
 
     async def __aenter__(self) -> Lease:
-        opening = flows.open_lease(self._scope, self._request, self._terms)
-        self._record = await drive(opening, _take_back)
+        opening = self._enter()
+        try:
+            self._record = await drive(opening, _take_back)
+        except BaseException:
+            self._is_entered = False
+            raise
         return Lease(self._record)
 
     async def __aexit__(
@@ -105,6 +121,7 @@ class Acquisition(_AcquisitionBase):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._is_entered = False
         if kind is None and flows.ends_quietly(self._record):
             return
         await drive(flows.end_lease(self._record, failed=kind is not None))
@@ -116,13 +133,14 @@ class SyncAcquisition(_AcquisitionBase):
     __slots__ = ()
 
     def __enter__(self) -> SyncLease:
-        record = None
+        record, opening = None, self._enter()
         try:
-            record = run(flows.open_lease(self._scope, self._request, self._terms))
+            record = run(opening)
             self._record = record
             return SyncLease(record)
         except BaseException:
             # Without this, an interrupt between the charge and the block would keep the tokens.
+            self._is_entered = False
             if record is not None:
                 run(_take_back(record))
             raise
@@ -133,6 +151,7 @@ class SyncAcquisition(_AcquisitionBase):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._is_entered = False
         if kind is None and flows.ends_quietly(self._record):
             return
         run(flows.end_lease(self._record, failed=kind is not None))

@@ -98,7 +98,9 @@ class Quiet:
         if self.rng.random() < 0.3:
             # Debt stays at its own shard, so that another one may admit what all together lack.
             most = 0 if self.store.buckets.metered else 4
-            adjust(lease, {self.rng.choice(NAMES): self.rng.randint(-2, most)})
+            name = self.rng.choice(NAMES)
+            least = -min(2, lease.ledger.held(name))
+            adjust(lease, {name: self.rng.randint(least, most)})
         await end_lease(lease, failed=self.rng.random() < 0.2)
         return 0
 

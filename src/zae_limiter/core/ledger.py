@@ -54,6 +54,14 @@ class Ledger:
         """Remember a signed correction, in whole tokens, to be written when the lease ends."""
         _add(self.pending_milli, {name: delta * MILLI for name, delta in deltas.items()})
 
+    def held(self, name: str) -> int:
+        """Whole tokens of a limit that the entity's own bucket was charged, corrections included:
+        the most that the lease may still give back."""
+        home = self.entries[0].address.home
+        own = (entry for entry in self.entries if entry.address.home == home)
+        charged_milli = sum(entry.charged_milli.get(name, 0) for entry in own)
+        return (charged_milli + self.pending_milli.get(name, 0)) // MILLI
+
     def corrections(self) -> Iterator[tuple[BucketAddress, dict[str, int]]]:
         """Yield the corrections to write, address by address."""
         if len(self.entries) == 1 and self.pending_milli.keys() <= self.entries[0].limit_names:
@@ -72,13 +80,14 @@ class Ledger:
                 yield entries[0].address, rest_milli
 
     def _due_milli(self, entries: Sequence[Entry]) -> dict[str, int]:
-        """Return the corrections that concern a bucket. Of a limit that the bucket did not have at
-        its first charge, no more is given back than was taken since."""
+        """Return the corrections that concern a bucket. A bucket gets no more back than was taken
+        from it: it may have come to have a limit only after its first charge."""
         names = _names(entries)
-        due_milli = {name: delta for name, delta in self.pending_milli.items() if name in names}
-        for name in due_milli.keys() - entries[0].limit_names:
-            taken_milli = sum(entry.charged_milli.get(name, 0) for entry in entries)
-            due_milli[name] = max(due_milli[name], -taken_milli)
+        due_milli = {}
+        for name, delta_milli in self.pending_milli.items():
+            if name in names:
+                taken_milli = sum(entry.charged_milli.get(name, 0) for entry in entries)
+                due_milli[name] = max(delta_milli, -taken_milli)
         return due_milli
 
     def _buckets(self) -> Iterable[list[Entry]]:

@@ -17,6 +17,7 @@ from ...core.ledger import Ledger
 from ...core.limit import MILLI, LimitSet
 from ...core.models import OnUnavailable
 from ...core.validation import MAX_AMOUNT, validate_amount, validate_consume
+from ...local.fork_safety import new_lock
 from ..scope import Scope
 from .acquire import charge_levels
 from .charge import require_known
@@ -27,6 +28,8 @@ from .wait import charge_in_time
 
 logger = logging.getLogger("zae_limiter")
 MAX_TIMEOUT_SECONDS = 86_400 * 366
+# Without this, a charge that lands while its block ends could miss the refund.
+_ending = new_lock()
 
 
 class LeaseState(Enum):
@@ -89,18 +92,37 @@ async def consume(record: LeaseRecord, amounts: Mapping[str, int]) -> None:
     try:
         planned = await plan_charges(record.scope, request, acquires=0)
         more = await charge_levels(record.scope, planned)
-        record.ledger.absorb(more.ledger)
+        if not _absorb(record, more.ledger):
+            await refund(record.scope, more.ledger)
+            raise LeaseExpiredError
     except AcquireRefused as refusal:
         raise refusal.to_error() from None
     except StorageUnavailable as error:
         _bear(record, error)
 
 
+def _absorb(record: LeaseRecord, more: Ledger) -> bool:
+    """Add a further charge to the lease. False when the block has ended meanwhile: its refund
+    has been computed, and nobody else would give this charge back."""
+    with _ending:
+        if record.state is LeaseState.ACTIVE:
+            record.ledger.absorb(more)
+            return True
+    return False
+
+
 def adjust(record: LeaseRecord, amounts: Mapping[str, int], sign: int = 1) -> None:
     """Correct what was charged; written when the lease ends. May drive buckets negative."""
-    deltas = _checked(record, amounts, "adjust" if sign > 0 else "release")
-    if record.limits is not None:
-        record.ledger.correct({name: sign * delta for name, delta in deltas.items()})
+    verb = "adjust" if sign > 0 else "release"
+    deltas = {name: sign * delta for name, delta in _checked(record, amounts, verb).items()}
+    if record.limits is None:
+        return
+    for name, delta in deltas.items():
+        held = record.ledger.held(name)
+        if held + delta < 0:
+            reason = f"gives back more than the lease holds ({held})"
+            raise ValidationError(f"{verb}[{name!r}]", amounts[name], reason)
+    record.ledger.correct(deltas)
 
 
 def _checked(
@@ -121,21 +143,22 @@ def _checked(
 
 def ends_quietly(record: LeaseRecord) -> bool:
     """End a lease whose block succeeded, if there is nothing to write for that."""
-    if record.state is not LeaseState.ACTIVE or record.ledger.pending_milli:
-        return False
-    record.state = LeaseState.SETTLED
-    return True
+    with _ending:
+        if record.state is not LeaseState.ACTIVE or record.ledger.pending_milli:
+            return False
+        record.state = LeaseState.SETTLED
+        return True
 
 
 async def end_lease(record: LeaseRecord, *, failed: bool) -> None:
     """Write the corrections or, if the body failed, give back exactly what was taken."""
-    if record.state is not LeaseState.ACTIVE:
-        return
+    with _ending:
+        if record.state is not LeaseState.ACTIVE:
+            return
+        record.state = LeaseState.REFUNDED if failed else LeaseState.SETTLED
     if failed:
-        record.state = LeaseState.REFUNDED
         await refund(record.scope, record.ledger)
         return
-    record.state = LeaseState.SETTLED
     try:
         await settle(record.scope, record.ledger)
     except StorageUnavailable as error:
