@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+from types import FrameType
 
 import pytest
 
-from tests.drivers import Driver, World, balance, take
-from tests.flows.crowd import crowd, until
+from tests.support.crowd import crowd, until
+from tests.support.drivers import Driver, World, balance, take
 from zae_limiter import (
     LeaseExpiredError,
     Limit,
     RateLimiter,
     RateLimitExceeded,
     Repository,
+    SyncRateLimiter,
+    SyncRepository,
     ValidationError,
 )
 
@@ -130,3 +134,24 @@ async def test_of_two_tasks_that_enter_one_acquisition_one_is_refused() -> None:
 
         assert sorted(await asyncio.gather(enter(), enter())) == [False, True]
         assert (await balance(repository))["rpm"] == 99_000
+
+
+def test_an_interrupt_between_the_charge_and_the_block_gives_the_charge_back() -> None:
+    with SyncRepository.open(url="memory://") as repository:
+        limiter = SyncRateLimiter(repository, default_limits=[RPM])
+
+        def interrupt(frame: FrameType, event: str, argument: object) -> None:
+            caller = frame.f_back
+            if caller is not None and caller.f_code.co_name == "open_lease":
+                if frame.f_code.co_name == "__init__":
+                    sys.settrace(None)
+                    raise KeyboardInterrupt
+
+        sys.settrace(interrupt)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                limiter.acquire("key-1", "gpt-4", {"rpm": 7}).__enter__()
+        finally:
+            sys.settrace(None)
+        (state,) = repository.get_buckets("key-1", "gpt-4")
+        assert (state.tokens_milli, state.total_consumed_milli) == (100_000, 0)

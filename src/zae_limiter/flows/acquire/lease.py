@@ -68,18 +68,24 @@ class LeaseRecord:
 
 async def open_lease(scope: Scope, request: Request, terms: LeaseTerms) -> LeaseRecord:
     """Charge every level of the chain and return the lease on it."""
+    charged = None
     try:
         if terms.timeout is None:
             charged = await charge_levels(scope, await plan_charges(scope, request))
         else:
             charged = await charge_in_time(scope, request, terms.timeout)
+        return LeaseRecord(scope, request, terms, charged.ledger, charged.limits)
     except AcquireRefused as refusal:
         raise refusal.to_error() from None
     except StorageUnavailable as error:
         record = LeaseRecord(scope, request, terms, Ledger(), None)
         _bear(record, error)
         return record
-    return LeaseRecord(scope, request, terms, charged.ledger, charged.limits)
+    except BaseException:
+        # Without this, an interrupt right after the charge would keep it.
+        if charged is not None:
+            await refund(scope, charged.ledger)
+        raise
 
 
 async def consume(record: LeaseRecord, amounts: Mapping[str, int]) -> None:
