@@ -141,11 +141,10 @@ def test_an_interrupt_between_the_charge_and_the_block_gives_the_charge_back() -
         limiter = SyncRateLimiter(repository, default_limits=[RPM])
 
         def interrupt(frame: FrameType, event: str, argument: object) -> None:
-            caller = frame.f_back
-            if caller is not None and caller.f_code.co_name == "open_lease":
-                if frame.f_code.co_name == "__init__":
-                    sys.settrace(None)
-                    raise KeyboardInterrupt
+            names = [each.f_code.co_name for each in (frame, frame.f_back) if each is not None]
+            if names == ["__init__", "open_lease"]:
+                sys.settrace(None)
+                raise KeyboardInterrupt
 
         sys.settrace(interrupt)
         try:
