@@ -57,7 +57,6 @@ def spoil(path: Path, table: str, column: str, value: object) -> None:
 
 READS: dict[str, Callable[[SqliteStore], Awaitable[object]]] = {
     "buckets": lambda store: store.buckets.read([ADDRESS]),
-    "usage": lambda store: store.usage.read("ns", QUERY, 10, None),
     "configs": lambda store: store.configs.read("ns", [SLOT]),
     "entities": lambda store: store.entities.read("ns", "user-1"),
     "audit": lambda store: store.audit.read("ns", "user-1", 10, None),
@@ -65,7 +64,6 @@ READS: dict[str, Callable[[SqliteStore], Awaitable[object]]] = {
 }
 KEYS = {
     "buckets": "buckets('ns', 'user-1', 'gpt-4', 0)",
-    "usage": "usage('ns', 'user-1', 'gpt-4', 1699999200000)",
     "configs": "configs('ns', 'user-1', 'gpt-4')",
     "entities": "entities('ns', 'user-1')",
     "audit": "audit('ns', 'user-1', '01HF')",
@@ -105,8 +103,6 @@ SPOILED = [
     ("buckets", "usage_hour_ms", "today"),
     ("buckets", "usage_counted", b"[0,{}]"),
     ("buckets", "look_at_s", "tomorrow"),
-    ("usage", "counts", "[1]"),
-    ("usage", "counts", "[null,{}]"),
     ("configs", "limits", '[{"name":"rpd"}]'),
     ("configs", "limits", '[{"name":"a b","capacity":1,"refill_amount":1}]'),
     (
@@ -144,15 +140,25 @@ def test_a_row_whose_usage_cannot_be_read_is_named(tmp_path: Path, counted: str)
     with opened(path) as store:
         create(store, expires_at_s=1)
         spoil(path, "buckets", "usage_counted", counted)
-        for use in (
-            lambda: run(store.usage.read("ns", QUERY, 10, None)),
-            lambda: take_one(store, at_ms=T0_MS + HOUR_MS),
-        ):
-            with pytest.raises(StoredDataError) as raised:
-                use()
-            assert raised.value.record == KEYS["buckets"]
+        with pytest.raises(StoredDataError) as raised:
+            take_one(store, at_ms=T0_MS + HOUR_MS)
+        assert raised.value.record == KEYS["buckets"]
+        with pytest.warns(StoredDataWarning, match="user-1"):
+            assert run(store.usage.read("ns", QUERY, 10, None)) == ([], None)
         create(store, BucketAddress("ns", "user-2", "gpt-4"))
         assert taken(store) == 0
+
+
+@pytest.mark.parametrize("counts", ["[1]", "[null,{}]"])
+def test_an_hour_of_usage_that_cannot_be_read_is_left_out(tmp_path: Path, counts: str) -> None:
+    path = tmp_path / "limits.db"
+    with opened(path) as store:
+        fill(store)
+        spoil(path, "usage", "counts", counts)
+        with pytest.warns(
+            StoredDataWarning, match=r"usage\('ns', 'user-1', 'gpt-4', 1699999200000\)"
+        ):
+            run(store.usage.read("ns", QUERY, 10, None))
 
 
 def test_a_bucket_that_cannot_be_read_is_left_as_it_is(tmp_path: Path) -> None:

@@ -86,22 +86,22 @@ HOURS = [
 
 def snapshot(window: str, start: str, end: str, events: int, **counters: int) -> UsageSnapshot:
     return UsageSnapshot(
-        "key", "gpt-4", f"{start}:00:00Z", f"{end}:00:00Z", window, counters, events
+        "key", "gpt-4", f"{start}:00:00Z", f"{end}:59:59Z", window, counters, events
     )
 
 
 HOURLY = [
-    snapshot("hourly", "2024-02-01T00", "2024-02-01T01", 5, rpm=5),
-    snapshot("hourly", "2024-01-31T23", "2024-02-01T00", 1, rpm=1, tpm=40),
-    snapshot("hourly", "2024-01-31T22", "2024-01-31T23", 2, rpm=2, tpm=100),
+    snapshot("hourly", "2024-02-01T00", "2024-02-01T00", 5, rpm=5),
+    snapshot("hourly", "2024-01-31T23", "2024-01-31T23", 1, rpm=1, tpm=40),
+    snapshot("hourly", "2024-01-31T22", "2024-01-31T22", 2, rpm=2, tpm=100),
 ]
 DAILY = [
-    snapshot("daily", "2024-02-01T00", "2024-02-02T00", 5, rpm=5),
-    snapshot("daily", "2024-01-31T00", "2024-02-01T00", 3, rpm=3, tpm=140),
+    snapshot("daily", "2024-02-01T00", "2024-02-01T23", 5, rpm=5),
+    snapshot("daily", "2024-01-31T00", "2024-01-31T23", 3, rpm=3, tpm=140),
 ]
 MONTHLY = [
-    snapshot("monthly", "2024-02-01T00", "2024-03-01T00", 5, rpm=5),
-    snapshot("monthly", "2024-01-01T00", "2024-02-01T00", 3, rpm=3, tpm=140),
+    snapshot("monthly", "2024-02-01T00", "2024-02-29T23", 5, rpm=5),
+    snapshot("monthly", "2024-01-01T00", "2024-01-31T23", 3, rpm=3, tpm=140),
 ]
 
 

@@ -14,6 +14,7 @@ from zae_limiter.core.windows import (
     hour_start_ms,
     iso,
     iso_ms,
+    next_window,
     parse_iso,
     window_end,
     window_key,
@@ -84,7 +85,8 @@ def ms(text: str) -> int:
 def test_windows(window: WindowType, moment: str, start: str, end: str, key: str) -> None:
     found = window_start(window, ms(moment))
     assert iso(found) == start
-    assert iso(window_end(window, found)) == end
+    assert iso(next_window(window, found)) == end
+    assert window_end(window, found) == next_window(window, found) - timedelta(seconds=1)
     assert window_key(window, found) == key
 
 
@@ -94,8 +96,9 @@ def test_windows(window: WindowType, moment: str, start: str, end: str, key: str
 def test_every_moment_is_in_exactly_one_window_of_each_type(window: WindowType, at_ms: int) -> None:
     moment = datetime.fromtimestamp(at_ms // 1000, UTC)
     start = window_start(window, at_ms)
-    end = window_end(window, start)
+    end = next_window(window, start)
     assert start <= moment < end
+    assert moment <= window_end(window, start)
     assert window_start(window, int(start.timestamp() * 1000)) == start
     assert window_start(window, int(end.timestamp() * 1000)) == end
 
@@ -114,6 +117,18 @@ def test_hours_start_on_the_hour(at_ms: int) -> None:
     assert start_ms % HOUR_MS == 0
     assert 0 <= at_ms - start_ms < HOUR_MS
     assert iso_ms(start_ms) == iso(window_start("hourly", at_ms))
+
+
+def test_the_end_of_a_window_is_its_last_second() -> None:
+    ends = {
+        window: iso(window_end(window, window_start(window, ms("2024-02-10T14:30Z"))))
+        for window in WINDOW_TYPES
+    }
+    assert ends == {
+        "hourly": "2024-02-10T14:59:59Z",
+        "daily": "2024-02-10T23:59:59Z",
+        "monthly": "2024-02-29T23:59:59Z",
+    }
 
 
 class TestIso:

@@ -56,7 +56,7 @@ async def test_usage_is_counted_by_hour_day_and_month(
         "key-1",
         "gpt-4",
         "2024-01-01T00:00:00Z",
-        "2024-02-01T00:00:00Z",
+        "2024-01-31T23:59:59Z",
         "monthly",
         {"rpm": 3, "tpm": 10},
         2,

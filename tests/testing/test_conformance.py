@@ -38,8 +38,12 @@ def test_the_memory_store_conforms(check: Check, driver: str) -> None:
     run_check(check, open_memory, driver)
 
 
+# SQLite has no stream of changes: it counts usage in its own writes.
+COUNTS_ITSELF = [check for check in CHECKS if check.role != "stream"]
+
+
 @pytest.mark.parametrize("driver", DRIVERS)
-@pytest.mark.parametrize("check", CHECKS, ids=str)
+@pytest.mark.parametrize("check", COUNTS_ITSELF, ids=str)
 def test_the_sqlite_store_conforms(check: Check, driver: str, tmp_path: Path) -> None:
     path = str(tmp_path / "limits.db")
     run_check(check, lambda io: SqliteStore.open(path, io, create=True), driver)
@@ -47,7 +51,7 @@ def test_the_sqlite_store_conforms(check: Check, driver: str, tmp_path: Path) ->
 
 def test_one_store_serves_all_checks(tmp_path: Path) -> None:
     path = str(tmp_path / "limits.db")
-    for check in CHECKS:
+    for check in COUNTS_ITSELF:
         run_check(check, lambda io: SqliteStore.open(path, io, create=True), "threads")
 
 

@@ -1,33 +1,45 @@
-"""Pages are cut out of snapshots that a store has in hand."""
+"""Pages are cut out of snapshots that a store has in hand.
+
+A cursor is the place of the last snapshot of a page. So usage that is counted between two pages
+moves no page.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 from ..core.exceptions import ValidationError
 from ..core.models import UsageSnapshot
+from ..core.usage import newest_first
 from ..ports.repository_protocol import UsageQuery
+
+Place = tuple[str, int, str, str]
 
 
 def page_snapshots(
     found: Sequence[UsageSnapshot], query: UsageQuery, limit: int, cursor: str | None
 ) -> tuple[list[UsageSnapshot], str | None]:
-    """Return the snapshots within the query's times, from the cursor on, and the next cursor."""
+    """Return those of the sorted snapshots that are within the times asked for and come after the
+    cursor, and the next cursor."""
     start, end = query.start_time, query.end_time
+    place = None if cursor is None else _place(cursor)
     wanted = [
         snapshot
         for snapshot in found
         if (start is None or snapshot.window_start >= start)
         and (end is None or snapshot.window_start <= end)
+        and (place is None or newest_first(snapshot) > place)
     ]
-    skip = _position(cursor)
-    more = skip + limit < len(wanted)
-    return wanted[skip : skip + limit], str(skip + limit) if more else None
+    page = wanted[:limit]
+    return page, json.dumps(newest_first(page[-1])) if len(wanted) > limit else None
 
 
-def _position(cursor: str | None) -> int:
-    if cursor is None:
-        return 0
-    if not cursor.isascii() or not cursor.isdigit():
-        raise ValidationError("next_key", cursor, "is not a key that a previous page returned")
-    return int(cursor)
+def _place(cursor: str) -> Place:
+    try:
+        start, kind, entity_id, resource = json.loads(cursor)
+        place = (str(start), int(kind), str(entity_id), str(resource))
+    except (RecursionError, TypeError, ValueError) as error:
+        reason = "is not a key that a previous page returned"
+        raise ValidationError("next_key", cursor, reason) from error
+    return place

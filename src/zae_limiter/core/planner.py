@@ -119,7 +119,7 @@ def plan(
         unmetered = _unmetered(intent)
         if not covers(current, unmetered.takes_milli):
             return Short(current)
-        if _gains_by_a_split(current, unmetered.takes_milli):
+        if gains_by_a_split(current, unmetered.takes_milli):
             return Crowded(current)
         return plan(unmetered, bucket, operation, now_ms)
     after = take_tokens(stamped(intent, current, now_ms), intent.takes_milli, intent.acquires)
@@ -175,7 +175,7 @@ def _unmetered(intent: Intent) -> Intent:
     return intent._replace(takes_milli=takes_milli)
 
 
-def _gains_by_a_split(bucket: Bucket, takes_milli: Mapping[str, int]) -> bool:
+def gains_by_a_split(bucket: Bucket, takes_milli: Mapping[str, int]) -> bool:
     """Return whether a split lets the bucket be written more often. A bucket with the most shards
     cannot be split. An item that holds less than it gains in a while is held back by its limits,
     not by its writes, and its pieces would only have to be put together again."""

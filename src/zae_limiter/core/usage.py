@@ -1,9 +1,14 @@
-"""Usage: the consumption of writes, and hours added up to windows."""
+"""Usage: what a write consumed, how hours add up to windows, and what a snapshot has counted.
+
+A store either counts usage in the writes themselves, by hours (`UsageHour`), or leaves it to the
+reader of its stream of changes, which adds to snapshots (`UsageAddition`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 from .bucket import Bucket
 from .limit import MILLI
@@ -43,6 +48,60 @@ def consumption(before: Bucket | None, after: Bucket) -> UsageCounts:
 
 
 @dataclass(frozen=True, slots=True)
+class UsagePart:
+    """A usage part is what one write consumed, and the write's place in the order of all writes to
+    its bucket item."""
+
+    sequence: str
+    counts: UsageCounts
+
+
+@dataclass(frozen=True, slots=True)
+class UsageAddition:
+    """A usage addition is what a batch of changes adds to one snapshot.
+
+    `parts` are those of each shard of the bucket, in the order of their sequences.
+
+    A snapshot remembers the last sequence that it has counted of each shard, and counts only
+    parts that come later. So a part that is delivered again is not counted again, if each writer
+    adds parts of a shard in their order and leaves none out. Parts that come to nothing together
+    are added, too: otherwise one of them that is delivered again, alone, would be counted.
+    """
+
+    namespace_id: str
+    entity_id: str
+    resource: str
+    window: WindowType
+    start: datetime
+    expires_at_s: int
+    parts: Mapping[int, tuple[UsagePart, ...]]
+
+    def beyond(self, counted: Mapping[int, str]) -> UsageAddition:
+        """Leave out the parts that a snapshot has counted which counted up to these sequences."""
+        rest = {
+            shard: tuple(p for p in parts if p.sequence > counted.get(shard, ""))
+            for shard, parts in self.parts.items()
+        }
+        return replace(self, parts={shard: parts for shard, parts in rest.items() if parts})
+
+    def total(self) -> UsageCounts:
+        """Add up all parts."""
+        counts = UsageCounts()
+        for parts in self.parts.values():
+            for part in parts:
+                counts.add(part.counts)
+        return counts
+
+    def first_sequences(self) -> dict[int, str]:
+        """Return the first sequence of each shard."""
+        return {shard: parts[0].sequence for shard, parts in self.parts.items()}
+
+    def last_sequences(self) -> dict[int, str]:
+        """Return the last sequence of each shard: those that a snapshot remembers."""
+        return {shard: parts[-1].sequence for shard, parts in self.parts.items()}
+
+
+@dataclass(frozen=True, slots=True)
 class UsageHour:
     """The usage of one resource by one entity in one hour."""
 
@@ -57,10 +116,12 @@ def snapshots(hours: Iterable[UsageHour], window: WindowType | None) -> list[Usa
     wanted = WINDOW_TYPES if window is None else (window,)
     kept = list(hours)
     found = [snapshot for each in wanted for snapshot in _windows(kept, each)]
-    return sorted(found, key=_newest_first)
+    return sorted(found, key=newest_first)
 
 
-def _newest_first(snapshot: UsageSnapshot) -> tuple[str, int, str, str]:
+def newest_first(snapshot: UsageSnapshot) -> tuple[str, int, str, str]:
+    """Return the place of a snapshot in a list: by time, and of those that start together the
+    shorter window first."""
     newest = snapshot.window_start.translate(_DESCENDING)
     kind = WINDOW_TYPES.index(snapshot.window_type)
     return newest, kind, snapshot.entity_id, snapshot.resource
@@ -70,19 +131,21 @@ _DESCENDING = str.maketrans("0123456789", "9876543210")
 
 
 def _windows(hours: Iterable[UsageHour], window: WindowType) -> Iterator[UsageSnapshot]:
-    totals: dict[tuple[str, str, str], UsageCounts] = {}
-    ends: dict[str, str] = {}
+    totals: dict[tuple[datetime, str, str], UsageCounts] = {}
     for hour in hours:
-        start = window_start(window, hour.start_ms)
-        ends[iso(start)] = iso(window_end(window, start))
-        totals.setdefault((iso(start), hour.entity_id, hour.resource), UsageCounts()).add(
-            hour.counts
-        )
-    for (start_iso, entity_id, resource), counts in totals.items():
-        counters = {name: n // MILLI for name, n in counts.consumed_milli.items() if n}
-        yield UsageSnapshot(
-            entity_id, resource, start_iso, ends[start_iso], window, counters, counts.events
-        )
+        key = (window_start(window, hour.start_ms), hour.entity_id, hour.resource)
+        totals.setdefault(key, UsageCounts()).add(hour.counts)
+    for (start, entity_id, resource), counts in totals.items():
+        yield snapshot_of(entity_id, resource, window, start, counts)
+
+
+def snapshot_of(
+    entity_id: str, resource: str, window: WindowType, start: datetime, counts: UsageCounts
+) -> UsageSnapshot:
+    """Return what users see of these counts: whole tokens, and no limit that was not used."""
+    counters = {name: n // MILLI for name, n in counts.consumed_milli.items() if n}
+    ends = iso(window_end(window, start))
+    return UsageSnapshot(entity_id, resource, iso(start), ends, window, counters, counts.events)
 
 
 def summarize(found: Iterable[UsageSnapshot]) -> UsageSummary:

@@ -43,6 +43,11 @@ def window_start(window: WindowType, at_ms: int) -> datetime:
 
 
 def window_end(window: WindowType, start: datetime) -> datetime:
+    """Return the last second of a window."""
+    return next_window(window, start) - timedelta(seconds=1)
+
+
+def next_window(window: WindowType, start: datetime) -> datetime:
     """Return the start of the next window."""
     if window == "hourly":
         return start + timedelta(hours=1)

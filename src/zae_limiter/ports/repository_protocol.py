@@ -21,6 +21,7 @@ from ..core.audit import AuditEvent
 from ..core.bucket import Bucket, BucketAddress
 from ..core.hierarchy import ConfigSlot
 from ..core.models import BackendCapabilities, Entity, LimiterConfig, UsageSnapshot
+from ..core.usage import UsageAddition
 from ..core.windows import WindowType
 from ..core.writes import Outcome, Write
 
@@ -196,7 +197,20 @@ class Usage(Protocol):
     async def read(
         self, namespace_id: str, query: UsageQuery, limit: int, cursor: str | None
     ) -> tuple[list[UsageSnapshot], str | None]:
-        """Return one page of snapshots, newest first."""
+        """Return one page of snapshots, newest first. A snapshot that cannot be read is left out,
+        and a `StoredDataWarning` names it. Usage that is counted between two pages makes no page
+        repeat or leave out a snapshot of before."""
+
+
+class StreamedUsage(Usage, Protocol):
+    """The role of usage snapshots where usage is counted by the reader of a stream of changes
+    (`flows.stream`). A store that counts usage in its own writes needs no such role."""
+
+    async def add(self, addition: UsageAddition) -> bool:
+        """Count what the snapshot has not counted yet (`UsageAddition.beyond`) and remember up to
+        which sequence it has, in one atomic step. Return whether there was anything to count. The
+        call may be repeated after any failure, and may meet calls with parts of the same batch.
+        Raises `StoredDataError` when the snapshot is damaged."""
 
 
 class BucketImages(Protocol):

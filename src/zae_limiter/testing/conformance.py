@@ -12,8 +12,9 @@ The authors of a store run every check under both drivers. With pytest:
 
 A check raises `AssertionError` that tells what was found and what was wanted. Each works
 in namespaces of its own, so one store may serve all of them, one after the other or at
-the same time. `check.role` tells which role of the store is checked: one that counts no
-usage leaves out `"usage"`.
+the same time. `check.role` tells which role of the store is checked. A store counts usage in its
+own writes and keeps `"usage"`, or leaves that to the reader of its stream of changes and keeps
+`"stream"`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from ..ports.repository_protocol import RepositoryProtocol
 from ..runtime.asyncio_driver import AsyncioIo
 from ..runtime.blocking import BlockingIo, run
 from ..runtime.parallel import Threads
-from .checks import audit, buckets, configs, entities, namespaces, random_writes, usage
+from .checks import audit, buckets, configs, entities, namespaces, random_writes, stream, usage
 from .checks.trial import Trial
 
 OpenStore = Callable[[Io], Coroutine[Any, Any, RepositoryProtocol]]
@@ -69,6 +70,7 @@ CHECKS: tuple[Check, ...] = (
     *_checks_in("namespaces", namespaces),
     *_checks_in("audit", audit),
     *_checks_in("usage", usage),
+    *_checks_in("stream", stream),
 )
 
 

@@ -59,6 +59,7 @@ class MemoryEntities:
                 + drop(tables.entities, lambda key: key == owner)
                 + drop(tables.configs, lambda key: (key[0], key[1].entity_id) == owner)
                 + drop(tables.usage, lambda key: key[:2] == owner)
+                + drop(tables.snapshots, lambda key: key[:2] == owner)
             )
             if deleted:
                 tables.record(namespace_id, event.with_details(records_deleted=deleted))

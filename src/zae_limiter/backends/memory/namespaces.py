@@ -58,7 +58,10 @@ class MemoryNamespaces:
             if record is not None and record.status == "active":
                 raise still_active(record)
             tables.namespaces.pop(namespace_id, None)
-            data = (tables.configs, tables.entities, tables.audit, tables.usage)
+            data = (
+                *(tables.configs, tables.entities, tables.audit),
+                *(tables.usage, tables.snapshots),
+            )
             purged = forget(tables, lambda key: key.namespace_id == namespace_id)
             return purged + sum(drop(table, lambda key: key[0] == namespace_id) for table in data)
 

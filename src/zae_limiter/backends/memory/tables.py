@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from copy import deepcopy
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from ...core.audit import AuditEvent
@@ -14,9 +15,22 @@ from ...core.bucket import Bucket, BucketAddress
 from ...core.hierarchy import ConfigSlot
 from ...core.models import Entity, LimiterConfig
 from ...core.usage import UsageCounts
+from ...core.windows import WindowType
 from ...ports.repository_protocol import NamespaceRecord
 
 UsageKey = tuple[str, str, str, int]  # namespace id, entity id, resource, start of the hour
+
+
+SnapshotKey = tuple[str, str, str, WindowType, datetime]
+
+
+@dataclass(slots=True)
+class StreamSnapshot:
+    """A stream snapshot is a snapshot that a stream is counted into: the counts, and the last
+    sequence that was counted of each shard."""
+
+    counts: UsageCounts = field(default_factory=UsageCounts)
+    counted: dict[int, str] = field(default_factory=dict)
 
 
 class Reading(NamedTuple):
@@ -30,7 +44,8 @@ class Reading(NamedTuple):
 class Tables:
     """The dictionaries of a store. The caller holds the lock while it touches any of them.
 
-    `readings`: one for each bucket. `usage`: the hours before these readings.
+    `readings`: one for each bucket. `usage`: the hours before these readings. `snapshots`: those
+    that streams of other stores are counted into.
     """
 
     lock: AbstractContextManager[object]
@@ -43,6 +58,9 @@ class Tables:
         default_factory=lambda: defaultdict(list)
     )
     usage: dict[UsageKey, UsageCounts] = field(default_factory=lambda: defaultdict(UsageCounts))
+    snapshots: dict[SnapshotKey, StreamSnapshot] = field(
+        default_factory=lambda: defaultdict(StreamSnapshot)
+    )
 
     def record(self, namespace_id: str, event: AuditEvent) -> None:
         """Keep a copy of an audit event, since its details are mutable."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...core.models import UsageSnapshot
-from ...core.usage import UsageHour, snapshots
+from ...core.usage import UsageAddition, UsageHour, newest_first, snapshot_of, snapshots
 from ...ports.repository_protocol import UsageQuery
 from ..paging import page_snapshots
 from .readings import current_hours
@@ -13,7 +13,8 @@ from .tables import Tables
 
 
 class MemoryUsage:
-    """Snapshots out of the hours that bucket writes counted."""
+    """Snapshots out of the hours that bucket writes counted, and those that a stream of another
+    store was counted into."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
@@ -29,7 +30,20 @@ class MemoryUsage:
                 and query.resource in (None, hour.resource)
             ]
             found = snapshots(hours, query.window_type)
-        return page_snapshots(found, query, limit, cursor)
+            streamed = list(_streamed(self._tables, namespace_id, query))
+        return page_snapshots(sorted([*found, *streamed], key=newest_first), query, limit, cursor)
+
+    async def add(self, addition: UsageAddition) -> bool:
+        key = (
+            *(addition.namespace_id, addition.entity_id, addition.resource),
+            *(addition.window, addition.start),
+        )
+        with self._tables.lock:
+            snapshot = self._tables.snapshots[key]
+            rest = addition.beyond(snapshot.counted)
+            snapshot.counts.add(rest.total())
+            snapshot.counted |= rest.last_sequences()
+        return bool(rest.parts)
 
 
 def _hours(tables: Tables, namespace_id: str) -> Iterator[UsageHour]:
@@ -38,3 +52,14 @@ def _hours(tables: Tables, namespace_id: str) -> Iterator[UsageHour]:
         if owner == namespace_id:
             yield UsageHour(entity_id, resource, start_ms, counts)
     yield from current_hours(tables, namespace_id)
+
+
+def _streamed(tables: Tables, namespace_id: str, query: UsageQuery) -> Iterator[UsageSnapshot]:
+    for (owner, entity_id, resource, window, start), snapshot in tables.snapshots.items():
+        if (
+            owner == namespace_id
+            and query.entity_id in (None, entity_id)
+            and query.resource in (None, resource)
+            and query.window_type in (None, window)
+        ):
+            yield snapshot_of(entity_id, resource, window, start, snapshot.counts)

@@ -6,11 +6,20 @@ import sqlite3
 from collections.abc import Iterator
 
 from ...core.bucket import BucketAddress
+from ...core.exceptions import StoredDataError
 from ...core.models import UsageSnapshot
 from ...core.usage import UsageCounts, UsageHour, snapshots
 from ...ports.repository_protocol import UsageQuery
+from ..damage import leave_out
 from ..paging import page_snapshots
-from .codec import BUCKET_COLUMNS, decode_bucket_row, decode_counts, decode_usage, encode_counts
+from .codec import (
+    BUCKET_COLUMNS,
+    Row,
+    decode_bucket_row,
+    decode_counts,
+    decode_usage,
+    encode_counts,
+)
 from .connection import Connection
 
 _KEY = "namespace_id = ? AND entity_id = ? AND resource = ? AND hour_ms = ?"
@@ -64,17 +73,28 @@ def count_hours_in_buckets(db: sqlite3.Connection, namespace_id: str, entity_id:
 
 
 def _hours(db: sqlite3.Connection, namespace_id: str, query: UsageQuery) -> Iterator[UsageHour]:
-    """Yield hours, some of them in several parts: from the table and from each shard."""
+    """Yield hours, some of them in several parts: from the table and from each shard. A part that
+    cannot be read is left out."""
     where, values = _where(namespace_id, query.entity_id, query.resource)
-    for entity_id, resource, hour_ms, *row in db.execute(
-        f"{_SELECT_FLUSHED} WHERE {where}", values
-    ):
-        counts = decode_counts((namespace_id, entity_id, resource, hour_ms), row)
-        yield UsageHour(entity_id, resource, hour_ms, counts)
-    for entity_id, resource, shard, *row in db.execute(f"{_SELECT_CURRENT} WHERE {where}", values):
-        address = BucketAddress(namespace_id, entity_id, resource, shard)
-        item = decode_bucket_row(address, row)
-        yield UsageHour(entity_id, resource, item.hour_ms, decode_usage(address, item))
+    for statement, decode in ((_SELECT_FLUSHED, _flushed), (_SELECT_CURRENT, _current)):
+        for row in db.execute(f"{statement} WHERE {where}", values):
+            try:
+                yield decode(namespace_id, row)
+            except StoredDataError as error:
+                leave_out(error)
+
+
+def _flushed(namespace_id: str, row: Row) -> UsageHour:
+    entity_id, resource, hour_ms, *counts = row
+    key = (namespace_id, entity_id, resource, hour_ms)
+    return UsageHour(entity_id, resource, hour_ms, decode_counts(key, counts))
+
+
+def _current(namespace_id: str, row: Row) -> UsageHour:
+    entity_id, resource, shard, *state = row
+    address = BucketAddress(namespace_id, entity_id, resource, shard)
+    item = decode_bucket_row(address, state)
+    return UsageHour(entity_id, resource, item.hour_ms, decode_usage(address, item))
 
 
 def _where(

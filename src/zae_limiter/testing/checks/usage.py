@@ -122,6 +122,19 @@ async def check_usage_is_read_newest_first_in_pages(trial: Trial) -> None:
         same(await _paged(trial, size), wanted, f"Pages of {size}")
 
 
+async def check_usage_that_is_counted_between_two_pages_moves_none(trial: Trial) -> None:
+    start_ms = _month_start_ms(trial)
+    for hour in range(1, 5):
+        await _use(trial, trial.address("b"), start_ms + hour * HOUR_MS, rpm=1)
+    before = await _read(trial, _ALL)
+    first, cursor = await trial.store.usage.read(trial.namespace_id, _ALL, 2, None)
+    for entity_id, hour in (("a", 9), ("c", 4), ("a", 1)):
+        await _use(trial, trial.address(entity_id), start_ms + hour * HOUR_MS, rpm=1)
+    rest, _ = await trial.store.usage.read(trial.namespace_id, _ALL, 1000, cursor)
+    old = [snapshot for snapshot in [*first, *rest] if snapshot.entity_id == "b"]
+    same(old, before, "Usage of before")
+
+
 async def _paged(trial: Trial, size: int) -> list[UsageSnapshot]:
     found: list[UsageSnapshot] = []
     cursor: str | None = None
