@@ -21,7 +21,7 @@ from zae_limiter.backends.dynamodb.schema import (
     sk_usage,
 )
 from zae_limiter.backends.dynamodb.store import DynamoStore
-from zae_limiter.core.exceptions import StoredDataError, ValidationError
+from zae_limiter.core.exceptions import StoredDataWarning, ValidationError
 from zae_limiter.core.models import UsageSnapshot
 from zae_limiter.core.windows import WINDOW_TYPES, WindowType, iso, window_end, window_key
 from zae_limiter.ports.repository_protocol import UsageQuery
@@ -32,7 +32,7 @@ MAY = datetime(2024, 5, 1, tzinfo=UTC)
 def snapshot(
     window: WindowType, start: datetime, entity_id: str = "a", resource: str = "gpt-4"
 ) -> UsageSnapshot:
-    counters = {"rpm": start.day, "tpm": start.hour}
+    counters = {"rpm": start.day, "tpm": start.hour + 1}
     ends = iso(window_end(window, start))
     return UsageSnapshot(entity_id, resource, iso(start), ends, window, counters, 3)
 
@@ -243,10 +243,22 @@ def test_a_snapshot_that_is_gone_is_left_out(
     ],
     ids=str,
 )
-def test_a_snapshot_that_cannot_be_read_is_named(
+def test_a_snapshot_that_cannot_be_read_is_left_out_with_a_warning(
     store: DynamoStore, driver: Runner, damage: dict[str, Any], reason: str
 ) -> None:
+    others = [snapshot("hourly", MAY + timedelta(hours=hours)) for hours in (1, -1)]
+    for snap in others:
+        driver.run(store_snapshot(store, snap))
     driver.run(store_snapshot(store, snapshot("hourly", MAY), **damage))
-    with pytest.raises(StoredDataError, match=reason) as raised:
-        driver.run(store.usage.read(NS, UsageQuery("a"), 5, None))
-    assert raised.value.record == f"{NS}/ENTITY#a #USAGE#gpt-4#2024-05-01T00:00:00Z"
+    for query in (UsageQuery("a"), UsageQuery("a", "gpt-4"), UsageQuery(resource="gpt-4")):
+        with pytest.warns(StoredDataWarning, match=reason) as warned:
+            assert driver.run(pages(store, query, 1)) == others
+        assert f"{NS}/ENTITY#a #USAGE#gpt-4#2024-05-01T00:00:00Z" in str(warned[0].message)
+
+
+def test_a_key_without_a_window_is_left_out_with_a_warning(
+    store: DynamoStore, driver: Runner
+) -> None:
+    driver.run(store_snapshot(store, snapshot("hourly", MAY), SK="#USAGE#gpt-4"))
+    with pytest.warns(StoredDataWarning, match="names no window"):
+        assert driver.run(pages(store, UsageQuery("a"), 5)) == []

@@ -40,8 +40,9 @@ class AuditRemoval(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ChangeBatch:
-    """A change batch is what some records of a stream tell. `skipped` counts the records that
-    should have told something and could not be read."""
+    """A change batch is what some records of a stream tell (`decode_records` of the DynamoDB store
+    reads them). `skipped` counts the records that should have told something and could not be
+    read."""
 
     buckets: tuple[BucketChange, ...] = ()
     removals: tuple[AuditRemoval, ...] = ()

@@ -7,6 +7,7 @@ does not know, or lack attributes that came later.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from math import floor
 from typing import Any
 
 from ...core.audit import AuditEvent
@@ -212,12 +213,15 @@ def _window_type(text: str) -> WindowType:
 
 
 def _counters(fields: ItemReader) -> dict[str, int]:
-    """Return every number that is named like a limit."""
+    """Every number that no other purpose claims, in whole tokens. A limit of which all was given
+    back is not shown, as in every other store."""
     counters: dict[str, int] = {}
     for attribute, value in fields.item.items():
         name = parse_name_attr(attribute)
         if name is not None and "N" in value:
-            counters[name] = fields.integer(attribute)
+            tokens = fields.number(attribute)
+            if tokens:
+                counters[name] = floor(tokens)
     return counters
 
 

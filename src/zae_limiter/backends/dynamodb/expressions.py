@@ -15,6 +15,7 @@ is written once, as a form, and only values are filled in: see ADR 15.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from decimal import Decimal
 from functools import cached_property, lru_cache
 from itertools import chain
 from typing import Any
@@ -48,9 +49,11 @@ _ABOVE_OR_ABSENT = Clause(IF="(attribute_not_exists({0}) OR {0} > {a})")
 _AT_LEAST = Clause(IF="{0} >= {a}")
 _AT_MOST = Clause(IF="{0} <= {a}")
 _BELOW = Clause(IF="{0} < {a}")
+_BELOW_OR_ABSENT = Clause(IF="(attribute_not_exists({0}) OR {0} < {a})")
 _EXISTS = Clause(IF="attribute_exists({0})")
 _IS_ABSENT = Clause(IF="attribute_not_exists({0})")
 _SET = Clause(SET="{0} = {a}")
+_SET_IF_ABSENT = Clause(SET="{0} = if_not_exists({0}, {a})")
 _ADD = Clause(ADD="{0} {a}")
 _DELETE = Clause(DELETE="{0} {a}")
 _REMOVE = Clause(REMOVE="{0}")
@@ -84,6 +87,9 @@ class Field(str):
     def below(self, value: Any) -> Term:
         return _BELOW, (self,), (value,)
 
+    def is_below_or_absent(self, value: Any) -> Term:
+        return _BELOW_OR_ABSENT, (self,), (value,)
+
     def exists(self) -> Term:
         return _EXISTS, (self,), ()
 
@@ -93,11 +99,15 @@ class Field(str):
     def set(self, value: Any) -> Term:
         return _SET, (self,), (value,)
 
+    def set_if_absent(self, value: Any) -> Term:
+        """Set the attribute, unless the item has one already."""
+        return _SET_IF_ABSENT, (self,), (value,)
+
     def set_or_remove(self, value: Any) -> Term:
         """Set the attribute; None removes it."""
         return self.remove() if value is None else self.set(value)
 
-    def add(self, amount: int) -> Term:
+    def add(self, amount: int | Decimal) -> Term:
         """Add to a number. One that is not there yet counts as zero."""
         return _ADD, (self,), (amount,)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any, TypeVar
 
 from ...core.exceptions import StoredDataError, ValidationError
@@ -35,6 +36,12 @@ class ItemReader:
         value = self.value(name)
         if type(value) is not int:
             raise ValueError(f"{name} is {value!r}, not a whole number")
+        return value
+
+    def number(self, name: str) -> int | Decimal:
+        value = self.value(name)
+        if type(value) is not int and not isinstance(value, Decimal):
+            raise ValueError(f"{name} is {value!r}, not a number")
         return value
 
     def maybe_integer(self, name: str) -> int | None:

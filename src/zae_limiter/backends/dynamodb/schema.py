@@ -21,6 +21,8 @@
           {ns}/ENTITY#{id} -> BUCKET#{res}#{shard}           buckets of an entity
     GSI4  {ns} -> what the item is                           everything in a namespace
 
+    usage  one number for each limit, and seq#{shard}: the last sequence that was counted
+
 Every key starts with the namespace id. GSI2, GSI3 and GSI4 project keys only, so that a
 change of a balance never writes to an index.
 """
@@ -167,6 +169,12 @@ def gsi4_sk_bucket(entity_id: str, resource: str, shard_id: int) -> str:
     return f"BUCKET#{entity_id}#{resource}#{shard_id}"
 
 
+def gsi4_sk_usage(entity_id: str, resource: str, window_key: str) -> str:
+    """Return the key of one usage snapshot of a namespace. It is of a kind of its own, so that a
+    list of entities does not page through their snapshots."""
+    return f"USAGE#{entity_id}#{resource}#{window_key}"
+
+
 def parse_namespace(pk: str) -> tuple[str, str]:
     """Return the namespace id of a key, and the rest of the key."""
     namespace_id, found, rest = pk.partition("/")
@@ -226,6 +234,21 @@ def parse_name_attr(attribute: str) -> str | None:
     if attribute.startswith("#"):
         return attribute[1:]
     return None if attribute in _OWN_ATTRIBUTES or "#" in attribute else attribute
+
+
+_SEQUENCE_PREFIX = "seq#"
+
+
+def sequence_attr(shard: int) -> str:
+    """Return the attribute with the last sequence that a snapshot has counted of a shard. No limit
+    can have its name."""
+    return f"{_SEQUENCE_PREFIX}{shard}"
+
+
+def parse_sequence_attr(attribute: str) -> int | None:
+    """Return the shard of such an attribute; None for any other."""
+    shard = attribute.removeprefix(_SEQUENCE_PREFIX)
+    return int(shard) if shard != attribute and shard.isdecimal() else None
 
 
 _KEY_ATTRIBUTES = ("PK", "SK", *(f"GSI{n}{part}" for n in range(1, 5) for part in ("PK", "SK")))

@@ -1,4 +1,4 @@
-"""Usage snapshots in DynamoDB. The aggregator writes them; here they are read.
+"""Usage snapshots in DynamoDB: added to by the reader of the table's stream, and read.
 
 Pages are cut at positions: the key of a window, then the entity or resource that the query
 leaves open. Of two windows the one that starts later has the greater key, and of those
@@ -11,13 +11,19 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ...core.exceptions import ValidationError
+from ...core.exceptions import StoredDataError, ValidationError
 from ...core.models import UsageSnapshot
+from ...core.usage import UsageAddition
 from ...ports.repository_protocol import UsageQuery
+from ..damage import leave_out
 from .codec import decode_snapshot_item
+from .contention import race
+from .item_reader import record_name
 from .pages import Query, read_page, read_pages
-from .schema import gsi2_pk_resource, gsi2_sk_usage, pk_entity, sk_usage
+from .schema import gsi2_pk_resource, gsi2_sk_usage, key, pk_entity, sk_usage
 from .table import Table, key_of, key_text
+from .usage_additions import check_countable, counted_sequences, snapshot_key, snapshot_update
+from .wire.errors import ConditionFailed, RequestInvalid
 from .wire.values import Item
 
 _POSITION = re.compile(r"\d{4}-\d\d(-\d\d(T\d\d:\d\d:\d\dZ)?)?(#[^#]{1,256})?", re.ASCII)
@@ -54,13 +60,38 @@ class DynamoUsage:
         following = page[-1].position if len(found) > limit else None
         return [each.snapshot for each in page], following
 
+    async def add(self, addition: UsageAddition) -> bool:
+        """Add in one call, which may be sent again: what a snapshot has counted it refuses, and
+        what others have counted meanwhile is left out of the next attempt."""
+        rest = addition
+
+        async def attempt() -> bool | None:
+            nonlocal rest
+            request = snapshot_update(self._table.name, rest)
+            try:
+                await self._table.repeatable("UpdateItem", request)
+            except ConditionFailed as refusal:
+                rest = addition.beyond(counted_sequences(refusal.item))
+                return None if rest.parts else False
+            except RequestInvalid:
+                await self._blame(addition)
+                raise
+            return True
+
+        return await race(self._table, " ".join(snapshot_key(addition)), attempt)
+
+    async def _blame(self, addition: UsageAddition) -> None:
+        """A request that makes no sense may only make none to a snapshot that is damaged."""
+        item = await self._table.get(key(*snapshot_key(addition)), consistent=True)
+        check_countable(item or {}, addition)
+
     async def _of_all_resources(
         self, namespace_id: str, query: UsageQuery, cursor: str | None
     ) -> list[_Found]:
         """Return all snapshots of an entity. Their keys are ordered by resource, not by time."""
         partition = pk_entity(namespace_id, query.entity_id or "")
         items = await read_pages(self._table, Query(partition, _ALL_OF_ENTITY))
-        found = [_of_entity(item, decode_snapshot_item(item)) for item in items]
+        found = _readable(items)
         return sorted(_wanted(found, query, cursor), key=_position, reverse=True)
 
     async def _of_resource(
@@ -80,9 +111,9 @@ class DynamoUsage:
 
     async def _read_found(self, items: Sequence[Item], query: UsageQuery) -> list[_Found]:
         if query.entity_id is not None:
-            return [_of_entity(item, decode_snapshot_item(item)) for item in items]
+            return _readable(items)
         read = await self._table.batch_get(map(key_of, items))
-        whole = {key_text(item): decode_snapshot_item(item) for item in read}
+        whole = {key_text(item): found.snapshot for item in read for found in _readable([item])}
         return [
             _Found(item["GSI2SK"]["S"].removeprefix(_OF_RESOURCE), whole[key_text(item)])
             for item in items
@@ -126,9 +157,23 @@ def _matches(snapshot: UsageSnapshot, query: UsageQuery) -> bool:
     )
 
 
-def _of_entity(item: Item, snapshot: UsageSnapshot) -> _Found:
-    _, _, resource, window_key = item["SK"]["S"].split("#", 3)
-    return _Found(f"{window_key}#{resource}", snapshot)
+def _readable(items: Iterable[Item]) -> list[_Found]:
+    """All that are not damaged."""
+    found: list[_Found] = []
+    for item in items:
+        try:
+            found.append(_Found(_position_of(item), decode_snapshot_item(item)))
+        except StoredDataError as error:
+            leave_out(error)
+    return found
+
+
+def _position_of(item: Item) -> str:
+    """The position among the snapshots of an entity."""
+    parts = item["SK"]["S"].split("#", 3)
+    if len(parts) < 4:
+        raise StoredDataError(record_name(item), "its key names no window")
+    return f"{parts[3]}#{parts[2]}"
 
 
 def _position(found: _Found) -> str:

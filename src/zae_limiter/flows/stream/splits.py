@@ -49,7 +49,7 @@ def plan_splits(
             assert change.after is not None
             counts[change.address] = change.after.shard_count
     for address, activity in active.items():
-        if is_busy(activity):
+        if is_written_often(activity):
             count = 2 * activity.image.shard_count
             counts[address.home] = max(count, counts.get(address.home, 1))
     return counts
@@ -61,7 +61,7 @@ def _first_item_was_split(change: BucketChange) -> bool:
     return is_first and bool(before and after and after.shard_count > before.shard_count)
 
 
-def is_busy(activity: ItemActivity) -> bool:
+def is_written_often(activity: ItemActivity) -> bool:
     """Whether an item has used most of what it may be written, as of its last write, and two items
     could be written more often."""
     image = refill(activity.image, activity.at_ms)

@@ -9,8 +9,8 @@ from typing import cast
 from ...core.limit import MILLI
 from ...core.models import UsageSnapshot
 from ...core.usage import UsageAddition, UsageCounts, UsagePart
-from ...core.windows import WindowType, iso, window_end, window_start
-from ...ports.repository_protocol import StreamedUsage, UsageQuery
+from ...core.windows import WindowType, iso, iso_ms, window_end, window_start
+from ...ports.repository_protocol import NamespaceRecord, StreamedUsage, UsageQuery
 from .trial import Trial, expect, same
 
 _DAY_S = 86_400
@@ -148,15 +148,21 @@ async def check_a_limit_may_have_any_name_in_a_snapshot(trial: Trial) -> None:
     same(found.counters, {name: n for n, name in enumerate(names, 1)}, "Usage")
 
 
-async def check_snapshots_go_with_their_entity_and_their_tenant(trial: Trial) -> None:
-    other = trial.other_tenant()
-    for tenant in (trial, other):
-        for entity_id in ("key-1", "key-2"):
-            await _usage(tenant).add(_addition(tenant, {0: _parts(1)}, entity_id=entity_id))
+async def check_snapshots_go_with_their_entity(trial: Trial) -> None:
+    for entity_id in ("key-1", "key-2"):
+        await _usage(trial).add(_addition(trial, {0: _parts(1)}, entity_id=entity_id))
     deleted = await trial.store.entities.delete(trial.namespace_id, "key-1", trial.event())
     same(deleted, 1, "Records of the entity that were deleted")
     same(await _read(trial), [], "Usage of the deleted entity")
-    purged = await trial.store.namespaces.purge(trial.namespace_id)
-    same(purged, 2, "Records of the namespace that were purged: a snapshot and an event")
-    same(await _read(trial, UsageQuery("key-2")), [], "Usage in the purged namespace")
+    same(len(await _read(trial, UsageQuery("key-2"))), 1, "Usage of the other entity")
+
+
+async def check_snapshots_go_with_their_namespace(trial: Trial) -> None:
+    namespaces, name, other = trial.store.namespaces, trial.name("team"), trial.other_tenant()
+    await namespaces.register(NamespaceRecord(name, trial.namespace_id, iso_ms(trial.now_ms)))
+    for tenant in (trial, other):
+        await _add(tenant, {0: _parts(1)})
+    await namespaces.delete(name, iso_ms(trial.now_ms))
+    same(await namespaces.purge(trial.namespace_id), 1, "Records that were purged")
+    same(await _read(trial), [], "Usage in the purged namespace")
     same(len(await _read(other)), 1, "Usage of the other tenant")

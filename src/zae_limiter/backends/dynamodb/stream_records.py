@@ -1,0 +1,125 @@
+"""Records of the table's stream, decoded: changes of bucket items, and audit events that went.
+
+A record has the shape that Lambda delivers or the shape that `GetRecords` answers with:
+
+                                  Lambda                    GetRecords of boto3
+    ApproximateCreationDateTime   seconds since the epoch   a datetime
+    eventSourceARN                names the stream          is missing
+    userIdentity                  principalId               PrincipalId
+
+Records of other items tell nothing here. A record that cannot be read is logged with its key,
+counted and passed over: raised as an error, it would stop the stream for everybody.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from ...core.bucket import Bucket, BucketAddress
+from ...core.changes import AuditRemoval, BucketChange, ChangeBatch
+from .bucket_codec import address_of, decode_bucket
+from .codec import decode_event
+from .schema import parse_namespace, sk_state
+
+logger = logging.getLogger("zae_limiter")
+
+StreamRecord = Mapping[str, Any]
+_SEQUENCE_DIGITS = 40
+_TTL_SERVICE = "dynamodb.amazonaws.com"
+
+
+def decode_records(records: Iterable[StreamRecord], stream_label: str = "") -> ChangeBatch:
+    """Return what the records tell. `stream_label` is the label of the stream that they are from,
+    for records that do not name it themselves."""
+    buckets: list[BucketChange] = []
+    removals: list[AuditRemoval] = []
+    skipped = 0
+    for record in records:
+        try:
+            told = _decode(record, stream_label)
+        except Exception as error:
+            skipped += 1
+            logger.error("Record %s was passed over: %s", _name(record), error)
+            continue
+        if isinstance(told, BucketChange):
+            buckets.append(told)
+        elif told is not None:
+            removals.append(told)
+    return ChangeBatch(tuple(buckets), tuple(removals), skipped)
+
+
+def label_of(stream_arn: str) -> str:
+    """Return the label at the end of a stream's ARN. Of two streams of a table the later one has
+    the greater label."""
+    return stream_arn.rpartition("/")[2]
+
+
+def _decode(record: StreamRecord, stream_label: str) -> BucketChange | AuditRemoval | None:
+    change = record["dynamodb"]
+    pk, sk = change["Keys"]["PK"]["S"], change["Keys"]["SK"]["S"]
+    _, _, rest = pk.partition("/")
+    if rest.startswith("BUCKET#") and sk == sk_state():
+        return _bucket_change(record, change, address_of(pk), stream_label)
+    if rest.startswith("AUDIT#") and record["eventName"] == "REMOVE":
+        return _audit_removal(record, change, pk)
+    return None
+
+
+def _bucket_change(
+    record: StreamRecord, change: StreamRecord, address: BucketAddress, stream_label: str
+) -> BucketChange:
+    record_id = str(change["SequenceNumber"])
+    label = label_of(record["eventSourceARN"]) if "eventSourceARN" in record else stream_label
+    before, after = _images(record["eventName"], change, address)
+    return BucketChange(
+        address,
+        f"{label}/{record_id:0>{_SEQUENCE_DIGITS}}",
+        _at_ms(change),
+        before,
+        after,
+        record_id,
+    )
+
+
+def _images(
+    event: str, change: StreamRecord, address: BucketAddress
+) -> tuple[Bucket | None, Bucket | None]:
+    """A write needs both images, or it would be counted as a new item's. An item that went needs
+    none: what it had consumed was counted when it did."""
+    if event == "REMOVE":
+        return None, None
+    if event not in ("INSERT", "MODIFY"):
+        raise ValueError(f"there is no event {event!r}")
+    before = None if event == "INSERT" else decode_bucket(address, change["OldImage"])
+    return before, decode_bucket(address, change["NewImage"])
+
+
+def _audit_removal(record: StreamRecord, change: StreamRecord, pk: str) -> AuditRemoval:
+    namespace_id, _ = parse_namespace(pk)
+    identity = record.get("userIdentity") or {}
+    principal = identity.get("principalId") or identity.get("PrincipalId")
+    return AuditRemoval(
+        namespace_id,
+        decode_event(change["OldImage"]),
+        principal == _TTL_SERVICE,
+        _at_ms(change),
+        str(change["SequenceNumber"]),
+    )
+
+
+def _at_ms(change: StreamRecord) -> int:
+    """The time at which the store wrote."""
+    at = change["ApproximateCreationDateTime"]
+    seconds = at.timestamp() if isinstance(at, datetime) else float(at)
+    return round(seconds * 1000)
+
+
+def _name(record: object) -> str:
+    """Return the name of a record in messages: its number and key, as far as it has any."""
+    change = record.get("dynamodb") if isinstance(record, Mapping) else None
+    if not isinstance(change, Mapping):
+        return "without a change"
+    return f"{change.get('SequenceNumber')} of {change.get('Keys')}"
