@@ -56,6 +56,7 @@ soak: $(READY) ## Let processes and faults loose on a DynamoDB for long (DURATIO
 
 simulate: $(READY) ## Many more simulated interleavings than `make test` runs (SEEDS=20000)
 	$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),20000)
+	$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),20000) --stream
 
 bench: $(READY) ## Compare with other limiters: tables, and JSON in bench/results
 	$(BIN)/python -m bench

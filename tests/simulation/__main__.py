@@ -1,12 +1,14 @@
-"""Run many seeds: `python -m tests.simulation --seeds 20000 [--start 0]`."""
+"""Run many seeds: `python -m tests.simulation --seeds 20000 [--start 0] [--stream]`."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 import time
+from collections.abc import Callable
 
-from .campaign import Broken, kept_seeds, run_seed
+from .campaign import Broken, kept_seeds, run_seed, run_stream_seed
+from .world import World
 
 _REPORT_EVERY_S = 2.0
 
@@ -16,22 +18,23 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seeds", type=int, default=1000, help="how many seeds to run")
     parser.add_argument("--start", type=int, default=0, help="the first of them")
+    parser.add_argument("--stream", action="store_true", help="with readers of the stream")
     asked = parser.parse_args()
-    kept = kept_seeds() if asked.seeds > 1 else []
+    kept = kept_seeds() if asked.seeds > 1 and not asked.stream else []
     seeds = [*kept, *range(asked.start, asked.start + asked.seeds)]
     try:
-        _run_all(seeds)
+        _run_all(seeds, run_stream_seed if asked.stream else run_seed)
     except Broken as broken:
         print(f"\n{broken}", file=sys.stderr)
         return 1
     return 0
 
 
-def _run_all(seeds: list[int]) -> None:
+def _run_all(seeds: list[int], run_one: Callable[[int], World]) -> None:
     began_s = reported_s = time.monotonic()
     leases = 0
     for done, seed in enumerate(seeds, 1):
-        leases += len(run_seed(seed).watch.stories)
+        leases += len(run_one(seed).watch.stories)
         now_s = time.monotonic()
         if now_s - reported_s >= _REPORT_EVERY_S or done == len(seeds):
             reported_s = now_s

@@ -7,6 +7,7 @@ from pathlib import Path
 from zae_limiter.core.apply import apply
 
 from .properties import check
+from .stream_world import StreamWorld, check_stream
 from .truth import Apply
 from .world import World
 
@@ -16,10 +17,10 @@ KEPT_SEEDS = Path(__file__).with_name("seeds.txt")
 class Broken(AssertionError):
     """A seed under which a promise does not hold."""
 
-    def __init__(self, seed: int, problem: BaseException) -> None:
+    def __init__(self, seed: int, problem: BaseException, option: str = "") -> None:
         super().__init__(
             f"seed {seed}: {type(problem).__name__}: {problem}\n"
-            f"replay with: python -m tests.simulation --seeds 1 --start {seed}"
+            f"replay with: python -m tests.simulation --seeds 1 --start {seed}{option}"
         )
 
 
@@ -30,6 +31,17 @@ def run_seed(seed: int, apply: Apply = apply) -> World:
         check(world)
     except Exception as problem:
         raise Broken(seed, problem) from problem
+    return world
+
+
+def run_stream_seed(seed: int) -> StreamWorld:
+    """Run one seed with readers of the stream, and check the run."""
+    try:
+        world = StreamWorld(seed).run()
+        check_stream(world)
+        check(world)
+    except Exception as problem:
+        raise Broken(seed, problem, " --stream") from problem
     return world
 
 

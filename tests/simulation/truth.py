@@ -12,6 +12,7 @@ from zae_limiter.backends.memory.tables import Tables
 from zae_limiter.core.apply import apply
 from zae_limiter.core.audit import AuditEvent
 from zae_limiter.core.bucket import Bucket, BucketAddress
+from zae_limiter.core.changes import BucketChange
 from zae_limiter.core.hierarchy import ConfigSlot, decide, slots
 from zae_limiter.core.limit import Limit, LimitSet
 from zae_limiter.core.models import LimiterConfig
@@ -55,6 +56,14 @@ class Truth:
     changes: list[Change] = field(default_factory=list)
     landed: set[tuple[BucketAddress, str]] = field(default_factory=set)
     expired: set[BucketAddress] = field(default_factory=set)
+    stream: list[BucketChange] = field(default_factory=list)
+
+    def tell(self, address: BucketAddress, before: Bucket | None, after: Bucket | None) -> None:
+        """Put a change of an item into the stream."""
+        number = str(len(self.stream))
+        sequence = f"label/{number:0>40}"
+        now_ms = self.scheduler.now_ms
+        self.stream.append(BucketChange(address, sequence, now_ms, before, after, number))
 
     def histories(self) -> dict[BucketAddress, list[Applied]]:
         """What was applied to each bucket, all of its shards together."""
@@ -106,6 +115,8 @@ class TrueStore(MemoryStore):
         now_ms = self.truth.scheduler.now_ms
         items = self._tables.buckets
         expired = {address for address, item in items.items() if item.is_expired(now_ms)}
+        for address in sorted(expired):
+            self.truth.tell(address, items[address], None)
         forget(self._tables, lambda address: address in expired)
         self.truth.expired.update(address.home for address in expired)
 
@@ -149,6 +160,7 @@ class _TrueBuckets:
             if outcome.bucket is not seen:
                 now_ms = truth.scheduler.now_ms
                 truth.applied.append(Applied(step, now_ms, address, write, seen, outcome.bucket))
+                truth.tell(address, seen, outcome.bucket)
                 truth.landed.add((address, write.operation))
 
 
