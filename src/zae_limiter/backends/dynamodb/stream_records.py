@@ -28,6 +28,8 @@ logger = logging.getLogger("zae_limiter")
 
 StreamRecord = Mapping[str, Any]
 _SEQUENCE_DIGITS = 40
+# The year 3000.
+_LAST_MS = 32_503_680_000_000
 _TTL_SERVICE = "dynamodb.amazonaws.com"
 
 
@@ -113,8 +115,10 @@ def _audit_removal(record: StreamRecord, change: StreamRecord, pk: str) -> Audit
 def _at_ms(change: StreamRecord) -> int:
     """The time at which the store wrote."""
     at = change["ApproximateCreationDateTime"]
-    seconds = at.timestamp() if isinstance(at, datetime) else float(at)
-    return round(seconds * 1000)
+    at_ms = round(1000 * (at.timestamp() if isinstance(at, datetime) else float(at)))
+    if not 0 <= at_ms < _LAST_MS:
+        raise ValueError(f"there is no window at {at}")
+    return at_ms
 
 
 def _name(record: object) -> str:

@@ -20,9 +20,9 @@ from .codec import decode_snapshot_item
 from .contention import race
 from .item_reader import record_name
 from .pages import Query, read_page, read_pages
-from .schema import gsi2_pk_resource, gsi2_sk_usage, key, pk_entity, sk_usage
+from .schema import gsi2_pk_resource, gsi2_sk_usage, pk_entity, sk_usage
 from .table import Table, key_of, key_text
-from .usage_additions import check_countable, counted_sequences, snapshot_key, snapshot_update
+from .usage_additions import counted_sequences, snapshot_key, snapshot_update
 from .wire.errors import ConditionFailed, RequestInvalid
 from .wire.values import Item
 
@@ -63,7 +63,7 @@ class DynamoUsage:
     async def add(self, addition: UsageAddition) -> bool:
         """Add in one call, which may be sent again: what a snapshot has counted it refuses, and
         what others have counted meanwhile is left out of the next attempt."""
-        rest = addition
+        rest, record = addition, " ".join(snapshot_key(addition))
 
         async def attempt() -> bool | None:
             nonlocal rest
@@ -73,17 +73,13 @@ class DynamoUsage:
             except ConditionFailed as refusal:
                 rest = addition.beyond(counted_sequences(refusal.item))
                 return None if rest.parts else False
-            except RequestInvalid:
-                await self._blame(addition)
-                raise
+            except RequestInvalid as error:
+                # Text where a number is added to, or names and numbers beyond all bounds: sent
+                # again and again, it would stop the stream.
+                raise StoredDataError(record, str(error)) from error
             return True
 
-        return await race(self._table, " ".join(snapshot_key(addition)), attempt)
-
-    async def _blame(self, addition: UsageAddition) -> None:
-        """A request that makes no sense may only make none to a snapshot that is damaged."""
-        item = await self._table.get(key(*snapshot_key(addition)), consistent=True)
-        check_countable(item or {}, addition)
+        return await race(self._table, record, attempt)
 
     async def _of_all_resources(
         self, namespace_id: str, query: UsageQuery, cursor: str | None

@@ -94,10 +94,3 @@ def counted_sequences(item: Item | None) -> dict[int, str]:
                 raise StoredDataError(record_name(item or {}), f"{attribute} is not text")
             found[shard] = value["S"]
     return found
-
-
-def check_countable(item: Item, addition: UsageAddition) -> None:
-    """Raise `StoredDataError` if something else than a number is where numbers are added."""
-    for attribute in (_EVENTS, *map(name_attr, addition.total().consumed_milli)):
-        if "N" not in item.get(attribute, {"N": "0"}):
-            raise StoredDataError(record_name(item), f"{attribute} is not a number")
