@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from random import Random
 
 from zae_limiter import Limit, RateLimiterUnavailable, RateLimitExceeded
+from zae_limiter.backends.memory import MemoryStore
 from zae_limiter.flows.acquire.lease import LeaseTerms, end_lease, open_lease
 from zae_limiter.flows.acquire.refusal_cache import RefusalCache
 from zae_limiter.flows.acquire.request import make_request
 from zae_limiter.flows.admin import limits as stored_limits
 from zae_limiter.flows.scope import LocalState, Scope, Settings
+from zae_limiter.flows.stream.aggregate import StreamSettings, aggregate
 from zae_limiter.runtime.blocking import run
 from zae_limiter.testing.history import Event
 
@@ -21,6 +23,8 @@ from .table import IN_REGION, Latency, Table, Tally
 
 NAMESPACE, ENTITY, RESOURCE, LIMIT = "n", "hot", "model", "rpm"
 _SECOND_US = 1_000_000
+_POLL_US = 250_000
+_LAG_US = 100_000
 _TERMS = LeaseTerms()
 
 
@@ -49,7 +53,8 @@ SHORT = Level("short", 2, 0.2)
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A fleet, and what is asked of it. What happens in the first `warm_s` is not counted."""
+    """A fleet, and what is asked of it. What happens in the first `warm_s` is not counted.
+    `reader`: how the stream of changes is read, if it is."""
 
     level: Level
     acquires_per_s: int
@@ -59,6 +64,7 @@ class Case:
     coalesce: bool = True
     linger_ms: float = 0
     latency: Latency = IN_REGION
+    reader: StreamSettings | None = None
 
     @property
     def limit(self) -> Limit:
@@ -107,6 +113,9 @@ class HotKey:
         run(stored_limits.set_limits(self._scopes[0], slot, [self.case.limit]))
         self._events.spawn(self._arrivals())
         self._events.spawn(self._count())
+        if self.case.reader is not None:
+            self._table.stream = []
+            self._events.spawn(self._read_stream(self.case.reader))
         self._events.run()
         shards = len(run(self._store.at_hand.of_entity(NAMESPACE, ENTITY)))
         table = self._table
@@ -133,6 +142,16 @@ class HotKey:
                 return
             await events.wait_us(max(0, round(at_us) - events.now_us))
             events.spawn(self._acquire(rng.choice(self._scopes)))
+
+    async def _read_stream(self, settings: StreamSettings) -> None:
+        """As Lambda reads a stream: all that has come since, four times a second, a while later."""
+        scope, usage = self._scope(self.case.processes), MemoryStore().usage
+        end_us = START_US + round((self.case.warm_s + self.case.seconds) * _SECOND_US)
+        while self._events.now_us < end_us:
+            await self._events.wait_us(_POLL_US)
+            batch, self._table.stream = self._table.stream or [], []
+            await self._events.wait_us(_LAG_US)
+            await aggregate(scope, usage, batch, settings)
 
     async def _count(self) -> None:
         """Forget the warm-up, and do not go on while the last ones wait for their answers."""

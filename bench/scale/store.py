@@ -78,6 +78,7 @@ class _ModelBuckets:
             for (address, write), outcome in zip(writes, outcomes, strict=True):
                 assert isinstance(outcome, Granted)
                 self._table.note(write, before.get(address), outcome.bucket)
+                self._table.tell(address, before.get(address), outcome.bucket)
         return outcomes
 
     def _count(self, writes: Sequence[Addressed], wcu: int, is_granted: bool) -> None:

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from zae_limiter.backends.dynamodb.wire.retry import Backoff, delays
 from zae_limiter.core.bucket import Bucket, BucketAddress
+from zae_limiter.core.changes import BucketChange
 from zae_limiter.core.exceptions import StorageUnavailable
 from zae_limiter.core.writes import Write
 from zae_limiter.testing.history import Event
@@ -84,7 +85,7 @@ class Table:
     """What all processes share.
 
     `takings`: what buckets let out, and when. `oldest_ms`: how long before it took effect a
-    write was planned at most.
+    write was planned at most. `stream`: the changes that nobody has read yet, if anybody will.
     """
 
     def __init__(self, events: Events, rng: Random, latency: Latency) -> None:
@@ -92,6 +93,7 @@ class Table:
         self.tally = Tally()
         self.takings: list[Event] = []
         self.oldest_ms = 0
+        self.stream: list[BucketChange] | None = None
         self._rng = rng
         self._latency = latency
         self._writes = Allowance(PARTITION_WCU_PER_S)
@@ -125,6 +127,13 @@ class Table:
 
     async def _travel(self, rounds: int) -> None:
         await self.events.wait_us(rounds * self._latency.half_us(self._rng))
+
+    def tell(self, address: BucketAddress, before: Bucket | None, after: Bucket) -> None:
+        """Put a change into the stream."""
+        if self.stream is not None:
+            number = f"{self.events.now_us:020}-{len(self.stream):09}"
+            now_ms = self.events.now_us // 1_000_000 * 1000
+            self.stream.append(BucketChange(address, number, now_ms, before, after, number))
 
     def note(self, write: Write, before: Bucket | None, after: Bucket) -> None:
         """Write down what an item let out."""

@@ -22,7 +22,7 @@ from zae_limiter.flows.shards.items import read_all, split_shard
 from .books import ACQUIRES, Book
 
 NAMESPACE, RESOURCE = "usage", "gpt-4"
-LIMITS = [Limit("rpm", 300, 150, 1), Limit("a-b.c", 50_000, 20_000, 1)]
+LIMITS = [Limit("rpm", 3000, 1000, 1), Limit("a-b.c", 50_000, 50_000, 1)]
 # Each entity with all that are charged for it.
 CHAINS = {
     "alone": ["alone"],

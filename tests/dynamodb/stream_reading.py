@@ -81,8 +81,7 @@ class Replay:
         self.rng = Random(seed)
         self.killed = self.redelivered = self.batches = 0
         self._table = table
-        self._changes = changes
-        self._positions = Positions(draw_shards(self.rng))
+        self._positions = Positions(draw_shards(self.rng), changes)
         self._lock = threading.Lock()
         self._failures: list[BaseException] = []
 
@@ -121,14 +120,14 @@ class Replay:
 
     def _take(self) -> tuple[StreamShard, int, list[BucketChange], int] | None:
         with self._lock:
-            if not self._positions.is_behind(self._changes):
+            if not self._positions.is_behind():
                 return None
             rng = self.rng
-            shard = rng.choice(self._positions.readable(self._changes))
+            shard = rng.choice(self._positions.readable())
             done = self._positions.of(shard)
             first = max(0, done - rng.choice((0, 0, 5, 50)))
             size = rng.choice((1, 2, 10, 100))
-            batch = shard.records(self._changes)[first : first + size]
+            batch = self._positions.records(shard)[first : first + size]
             self.batches += 1
             self.redelivered += done - first
             lifetime = rng.randint(0, 5) if rng.random() < 0.1 else 1000

@@ -57,9 +57,19 @@ def _close(rng: Random, shards: list[StreamShard]) -> list[StreamShard]:
 class Positions:
     """How far each shard has been read: what all readers share, as a table of checkpoints."""
 
-    def __init__(self, shards: Sequence[StreamShard]) -> None:
+    def __init__(self, shards: Sequence[StreamShard], stream: Sequence[BucketChange]) -> None:
         self.shards = shards
+        self._stream = stream
         self._done: dict[StreamShard, int] = {}
+        self._found: dict[StreamShard, tuple[int, list[BucketChange]]] = {}
+
+    def records(self, shard: StreamShard) -> list[BucketChange]:
+        """The records that a shard has by now."""
+        length, found = self._found.get(shard, (-1, []))
+        if length != len(self._stream):
+            found = shard.records(self._stream)
+            self._found[shard] = len(self._stream), found
+        return found
 
     def of(self, shard: StreamShard) -> int:
         return self._done.get(shard, 0)
@@ -68,17 +78,17 @@ class Positions:
         """Note that all records before the position have been handled."""
         self._done[shard] = max(position, self.of(shard))
 
-    def readable(self, stream: Sequence[BucketChange]) -> list[StreamShard]:
+    def readable(self) -> list[StreamShard]:
         """The shards whose parents have been read to the end."""
-        return [shard for shard in self.shards if self._is_read(shard.parent, stream)]
+        return [shard for shard in self.shards if self._is_read(shard.parent)]
 
-    def _is_read(self, shard: StreamShard | None, stream: Sequence[BucketChange]) -> bool:
+    def _is_read(self, shard: StreamShard | None) -> bool:
         return shard is None or (
-            len(stream) >= shard.end
-            and self.of(shard) == len(shard.records(stream))
-            and self._is_read(shard.parent, stream)
+            len(self._stream) >= shard.end
+            and self.of(shard) == len(self.records(shard))
+            and self._is_read(shard.parent)
         )
 
-    def is_behind(self, stream: Sequence[BucketChange]) -> bool:
+    def is_behind(self) -> bool:
         """Whether there is a record that nobody has handled."""
-        return any(self.of(shard) < len(shard.records(stream)) for shard in self.shards)
+        return any(self.of(shard) < len(self.records(shard)) for shard in self.shards)

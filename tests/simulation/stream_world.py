@@ -42,7 +42,7 @@ class StreamWorld(World):
         rng = self.rng
         self.stretch = rng.choice((1, 1, 600, 60_000))
         self.settings = StreamSettings(refills=rng.random() < 0.4, splits=rng.random() < 0.7)
-        self.positions = Positions(draw_shards(rng))
+        self.positions = Positions(draw_shards(rng), self.truth.stream)
         self.counted = MemoryStore()
         self.readers = rng.randint(1, 3)
         self.kills = rng.randint(0, 3)
@@ -79,7 +79,7 @@ class StreamWorld(World):
         scope = self._scope(reader.io, reader.store)
         for _ in range(_ROUNDS):
             await reader.io.sleep(self.rng.randint(0, 300) / 1000)
-            shard = self.rng.choice(self.positions.readable(self.truth.stream))
+            shard = self.rng.choice(self.positions.readable())
             await self._read_some(scope, usage, shard)
 
     async def _read_some(self, scope: Scope, usage: StreamedUsage, shard: StreamShard) -> None:
@@ -94,7 +94,7 @@ class StreamWorld(World):
         return self.rng.randint(0, most) if self.rng.random() < 0.4 else 0
 
     def _records(self, shard: StreamShard) -> list[BucketChange]:
-        found = shard.records(self.truth.stream)
+        found = self.positions.records(shard)
         return [change._replace(at_ms=self.at_ms(change)) for change in found]
 
     async def _deliver(
@@ -123,8 +123,8 @@ class StreamWorld(World):
         """Read what is left, and some of it again."""
         scope = Scope(self.store, BlockingIo(), NAMESPACE)
         settings = StreamSettings(splits=False)
-        while self.positions.is_behind(self.truth.stream):
-            for shard in self.positions.readable(self.truth.stream):
+        while self.positions.is_behind():
+            for shard in self.positions.readable():
                 records = self._records(shard)
                 first = max(0, self.positions.of(shard) - self._some(9))
                 run(aggregate(scope, self.counted.usage, records[first:], settings))

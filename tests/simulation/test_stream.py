@@ -117,7 +117,7 @@ def test_the_simulation_detects_wrong_counting(
 
 def test_the_simulation_detects_windows_by_refill_time(monkeypatch: pytest.MonkeyPatch) -> None:
     def records(world: StreamWorld, shard: Any) -> list[BucketChange]:
-        found = shard.records(world.truth.stream)
+        found = world.positions.records(shard)
         return [change._replace(at_ms=time_of_refill(world, change)) for change in found]
 
     monkeypatch.setattr(StreamWorld, "_records", records)
