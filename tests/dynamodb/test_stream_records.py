@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 
 from zae_limiter import Limit
-from zae_limiter.backends.dynamodb.bucket_codec import bucket_key, encode_bucket
-from zae_limiter.backends.dynamodb.codec import encode_event
+from zae_limiter.backends.dynamodb.bucket_codec import bucket_key, encode_bucket_item
+from zae_limiter.backends.dynamodb.codec import encode_event_item
 from zae_limiter.backends.dynamodb.stream_records import decode_records, label_of
 from zae_limiter.backends.dynamodb.wire.values import to_item
 from zae_limiter.core.audit import AuditEvent
-from zae_limiter.core.bucket import BucketAddress, full_bucket, take
+from zae_limiter.core.bucket import BucketAddress, full_bucket, take_tokens
 from zae_limiter.core.changes import AuditRemoval, BucketChange, ChangeBatch
 from zae_limiter.core.limit import LimitSet
 
 ADDRESS = BucketAddress("ns-1", "key", "gpt-4", 0)
 BEFORE = full_bucket(LimitSet.of([Limit.per_minute("rpm", 60)]), 0, metered=True)
-AFTER = take(BEFORE, {"rpm": 1000}, 1)
+AFTER = take_tokens(BEFORE, {"rpm": 1000}, 1)
 ARN = "arn:aws:dynamodb:us-east-1:1:table/limits/stream/2024-05-01T10:00:00.000"
 LABEL = "2024-05-01T10:00:00.000"
 AT = datetime(2024, 5, 1, 12, 0, 1, tzinfo=UTC)
@@ -37,9 +37,9 @@ def bucket_record(event: str = "MODIFY", number: str = "123", **more: Any) -> di
         "SequenceNumber": number,
     }
     if event != "REMOVE":
-        change["NewImage"] = encode_bucket(ADDRESS, AFTER)
+        change["NewImage"] = encode_bucket_item(ADDRESS, AFTER)
     if event != "INSERT":
-        change["OldImage"] = encode_bucket(ADDRESS, BEFORE)
+        change["OldImage"] = encode_bucket_item(ADDRESS, BEFORE)
     return {"eventName": event, "eventSourceARN": ARN, "dynamodb": change | more}
 
 
@@ -82,7 +82,7 @@ def test_sequences_are_in_the_order_of_their_numbers() -> None:
 
 
 def audit_record(identity: dict[str, str] | None) -> dict[str, Any]:
-    item = encode_event("ns-1", EVENT, 1)
+    item = encode_event_item("ns-1", EVENT, 1)
     record: dict[str, Any] = {
         "eventName": "REMOVE",
         "eventSourceARN": ARN,
@@ -131,7 +131,7 @@ def test_records_of_other_items_tell_nothing() -> None:
 
 
 def damaged(**attributes: Any) -> dict[str, Any]:
-    image = {**encode_bucket(ADDRESS, AFTER), **attributes}
+    image = {**encode_bucket_item(ADDRESS, AFTER), **attributes}
     return bucket_record(NewImage={k: v for k, v in image.items() if v is not None})
 
 

@@ -13,11 +13,11 @@ import pytest
 from zae_limiter import Limit
 from zae_limiter.backends.memory import MemoryStore
 from zae_limiter.core.bucket import Bucket, BucketAddress, full_bucket, refill
-from zae_limiter.core.bucket import take as taken
+from zae_limiter.core.bucket import take_tokens as taken
 from zae_limiter.core.changes import BucketChange, ItemActivity, activities
 from zae_limiter.core.exceptions import StorageUnavailable, StoredDataError
 from zae_limiter.core.limit import MILLI, LimitSet
-from zae_limiter.core.shards import is_whole
+from zae_limiter.core.shards import sums_to_one
 from zae_limiter.core.usage import UsageAddition, UsageCounts
 from zae_limiter.core.validation import WCU
 from zae_limiter.core.writes import Create
@@ -316,7 +316,7 @@ class TestSplitBench:
         held_milli = bench.total("rpm")
         assert self.aggregate(bench, self.changes(bench, before)) == 1
         assert [bucket.shard_count for bucket in bench.shards()] == [4] * 4
-        assert is_whole(bucket.shard_count for bucket in bench.shards())
+        assert sums_to_one(bucket.shard_count for bucket in bench.shards())
         assert bench.total("rpm") == held_milli
 
     def test_a_busy_second_item_has_the_first_split_first(self) -> None:

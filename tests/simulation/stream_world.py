@@ -20,7 +20,6 @@ from zae_limiter.ports.repository_protocol import StreamedUsage
 from zae_limiter.runtime.blocking import BlockingIo, run
 from zae_limiter.runtime.simulated import Client
 from zae_limiter.runtime.simulated_faults import DistantStore
-from zae_limiter.runtime.simulated_scheduler import START_MS
 
 from .properties import acquires, deltas_milli
 from .stream_shards import Positions, StreamShard, draw_shards
@@ -39,6 +38,7 @@ class StreamWorld(World):
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
+        self.start_ms = self.simulation.now_ms
         rng = self.rng
         self.stretch = rng.choice((1, 1, 600, 60_000))
         self.settings = StreamSettings(refills=rng.random() < 0.4, splits=rng.random() < 0.7)
@@ -55,7 +55,7 @@ class StreamWorld(World):
 
     def at_ms(self, change: BucketChange) -> int:
         """The time at which the stream says that a change was written."""
-        return START_MS + self.stretch * (change.at_ms - START_MS)
+        return self.start_ms + self.stretch * (change.at_ms - self.start_ms)
 
     def _unleash(self) -> None:
         super()._unleash()

@@ -13,7 +13,6 @@ from zae_limiter.core.changes import BucketChange
 from zae_limiter.core.usage import UsageAddition, UsageCounts, consumption
 from zae_limiter.core.windows import HOUR_MS
 from zae_limiter.flows.stream.aggregate import StreamResult, aggregate, in_order
-from zae_limiter.runtime.simulated_scheduler import START_MS
 
 from .campaign import Broken, run_stream_seed
 from .stream_world import StreamWorld
@@ -93,7 +92,7 @@ def time_of_refill(world: StreamWorld, change: BucketChange) -> int:
     """Take the refill time for that of the write."""
     last = change.after or change.before
     assert last is not None
-    return START_MS + world.stretch * (last.refilled_at_ms - START_MS)
+    return world.start_ms + world.stretch * (last.refilled_at_ms - world.start_ms)
 
 
 FLOW = "zae_limiter.flows.stream.aggregate"

@@ -14,7 +14,7 @@ from ..core.models import UsageSnapshot
 from ..core.usage import newest_first
 from ..ports.repository_protocol import UsageQuery
 
-Place = tuple[str, int, str, str]
+_Place = tuple[str, int, str, str]
 
 
 def page_snapshots(
@@ -35,7 +35,7 @@ def page_snapshots(
     return page, json.dumps(newest_first(page[-1])) if len(wanted) > limit else None
 
 
-def _place(cursor: str) -> Place:
+def _place(cursor: str) -> _Place:
     try:
         start, kind, entity_id, resource = json.loads(cursor)
         place = (str(start), int(kind), str(entity_id), str(resource))

@@ -20,8 +20,8 @@ from typing import Any
 
 from ...core.bucket import Bucket, BucketAddress
 from ...core.changes import AuditRemoval, BucketChange, ChangeBatch
-from .bucket_codec import address_of, decode_bucket
-from .codec import decode_event
+from .bucket_codec import address_of, decode_bucket_item
+from .codec import decode_event_item
 from .schema import parse_namespace, sk_state
 
 logger = logging.getLogger("zae_limiter")
@@ -95,8 +95,8 @@ def _images(
         return None, None
     if event not in ("INSERT", "MODIFY"):
         raise ValueError(f"there is no event {event!r}")
-    before = None if event == "INSERT" else decode_bucket(address, change["OldImage"])
-    return before, decode_bucket(address, change["NewImage"])
+    before = None if event == "INSERT" else decode_bucket_item(address, change["OldImage"])
+    return before, decode_bucket_item(address, change["NewImage"])
 
 
 def _audit_removal(record: StreamRecord, change: StreamRecord, pk: str) -> AuditRemoval:
@@ -105,7 +105,7 @@ def _audit_removal(record: StreamRecord, change: StreamRecord, pk: str) -> Audit
     principal = identity.get("principalId") or identity.get("PrincipalId")
     return AuditRemoval(
         namespace_id,
-        decode_event(change["OldImage"]),
+        decode_event_item(change["OldImage"]),
         principal == _TTL_SERVICE,
         _at_ms(change),
         str(change["SequenceNumber"]),

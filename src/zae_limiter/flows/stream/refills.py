@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from ...core.bucket import BucketAddress, refill, take
+from ...core.bucket import BucketAddress, refill, take_tokens
 from ...core.changes import ItemActivity
 from ...core.exceptions import StorageUnavailable, StoredDataError
 from ...core.validation import WCU
@@ -51,4 +51,4 @@ def plan_refill(activity: ItemActivity, operation: str, now_ms: int) -> Refill |
     if not gains or not is_short:
         return None
     price_milli = {WCU: ONE_WRITE_MILLI} if WCU in refilled.cells else {}
-    return Refill(operation, now_ms, image, take(refilled, price_milli, 0))
+    return Refill(operation, now_ms, image, take_tokens(refilled, price_milli, 0))
