@@ -74,6 +74,26 @@ class EncodedUsage:
         return [], None
 
 
+def open_table(url: str, name: str) -> DynamoStore:
+    """The store in a new table."""
+    return run(
+        DynamoStore.open(
+            name,
+            BlockingIo(),
+            blocking=True,
+            region="us-east-1",
+            endpoint_url=url,
+            limits=PATIENT,
+            create="elsewhere",
+        )
+    )
+
+
+def handle_records(store: DynamoStore, batch: list[dict[str, Any]]) -> None:
+    """Count the usage of a batch in a table."""
+    _handle(Scope(store, store.table.io, ""), store.usage, batch)
+
+
 def _handle(scope: Scope, usage: StreamedUsage, batch: list[dict[str, Any]]) -> None:
     changes = decode_records(batch, "label").buckets
     result = run(aggregate(scope, usage, changes, StreamSettings(splits=True)))
@@ -94,12 +114,11 @@ def cpu_us(batch: list[dict[str, Any]], rounds: int = 7) -> float:
 
 def units(store: DynamoStore, batch: list[dict[str, Any]]) -> tuple[int, float]:
     """Calls and write units of a batch whose snapshots exist."""
-    scope, meter = Scope(store, store.table.io, ""), store.table.client.meter
-    half = len(batch) // 2
-    _handle(scope, store.usage, batch[:half])
+    meter, half = store.table.client.meter, len(batch) // 2
+    handle_records(store, batch[:half])
     store.table.measured = True
     calls, spent = sum(meter.calls.values()), sum(meter.units.values())
-    _handle(scope, store.usage, batch[half:])
+    handle_records(store, batch[half:])
     return sum(meter.calls.values()) - calls, sum(meter.units.values()) - spent
 
 
@@ -107,18 +126,7 @@ def rows() -> Iterator[list[str]]:
     """One row for each number of entities."""
     with start("dynoxide") as server:
         for entities in ENTITIES:
-            io = BlockingIo()
-            store = run(
-                DynamoStore.open(
-                    f"stream-{entities}",
-                    io,
-                    blocking=True,
-                    region=server.region,
-                    endpoint_url=server.url,
-                    limits=PATIENT,
-                    create="elsewhere",
-                )
-            )
+            store = open_table(server.url, f"stream-{entities}")
             calls, wcu = units(store, records(2 * BATCH, entities))
             spent_us = cpu_us(records(BATCH, entities))
             run(store.close())
