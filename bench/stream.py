@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import click
-from tests.servers.processes import start
-from tests.servers.tables import PATIENT
+from tests.support.servers.processes import start
+from tests.support.servers.tables import PATIENT
 
 from zae_limiter import Limit
 from zae_limiter.backends.dynamodb.bucket_codec import bucket_key, encode_bucket_item

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-from tests.dynamodb.peer import environment
-from tests.servers.processes import start
+from tests.support.peer import environment
+from tests.support.servers.processes import start
 
 from .costs import Cost
 from .counting.dynamodb import DynamoCounter

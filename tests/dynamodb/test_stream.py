@@ -15,18 +15,17 @@ from typing import Any
 
 import pytest
 
-from tests.servers.tables import OwnTable
+from tests.support.books import ACQUIRES, Account, read_books
+from tests.support.servers.tables import OwnTable
+from tests.support.stream_client import LIMITS, NAMESPACE, RESOURCE, StreamTask
+from tests.support.stream_reading import Replay, read_stream
+from tests.support.table_crowd import ROOT
 from zae_limiter import SyncRepository
 from zae_limiter.backends.dynamodb.stream_records import decode_records
 from zae_limiter.core.changes import BucketChange
 from zae_limiter.core.limit import MILLI
 from zae_limiter.core.models import UsageSnapshot
 from zae_limiter.core.windows import WINDOW_TYPES, WindowType, iso, window_start
-
-from .books import ACQUIRES, Account, read_books
-from .crowd import ROOT
-from .stream_client import LIMITS, NAMESPACE, RESOURCE, StreamTask
-from .stream_reading import Replay, read_stream
 
 # The last moment before a month begins.
 TURN_MS = int(datetime(2024, 5, 1, tzinfo=UTC).timestamp() * 1000)
@@ -52,7 +51,7 @@ def use(table: OwnTable, folder: Path, steps: int) -> Account:
         StreamTask(table.url, str(book), steps // PROCESSES, seed)
         for seed, book in enumerate(books)
     ]
-    module = "tests.dynamodb.stream_client"
+    module = "tests.support.stream_client"
     running = [
         subprocess.Popen(
             [sys.executable, "-m", module, json.dumps(asdict(task))],

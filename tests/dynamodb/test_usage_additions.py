@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
-from tests.servers.chaos import Act, ChaosProxy, DropAnswer, Pass, Reset, Truncate
+from tests.support.dynamodb import NS, Costs, Runner, get, put
+from tests.support.servers.chaos import Act, ChaosProxy, DropAnswer, Pass, Reset, Truncate
 from zae_limiter.backends.dynamodb.store import DynamoStore
 from zae_limiter.core.exceptions import StorageUnavailable, StoredDataError
 from zae_limiter.core.usage import UsageAddition, UsageCounts, UsagePart
-
-from .support import NS, Costs, Runner, get, put
 
 MAY = datetime(2024, 5, 1, tzinfo=UTC)
 PK, SK = f"{NS}/ENTITY#key", "#USAGE#gpt-4#2024-05-01T00:00:00Z"

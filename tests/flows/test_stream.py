@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.sharded import Bench, take
 from zae_limiter import Limit
 from zae_limiter.backends.memory import MemoryStore
 from zae_limiter.core.bucket import Bucket, BucketAddress, full_bucket, refill
@@ -35,8 +36,6 @@ from zae_limiter.flows.stream.splits import is_written_often, plan_splits
 from zae_limiter.ports.repository_protocol import UsageQuery
 from zae_limiter.runtime.blocking import BlockingIo, run
 from zae_limiter.testing import ManualClock
-
-from .sharded import Bench, take
 
 HOME = BucketAddress("ns", "key", "gpt-4")
 LIMITS = LimitSet.of([Limit.per_minute("rpm", 60), Limit.per_minute("tpm", 6000)])

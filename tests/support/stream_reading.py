@@ -9,16 +9,15 @@ from typing import Any
 
 import boto3
 
-from tests.servers.tables import OwnTable
 from tests.simulation.stream_shards import Positions, StreamShard, draw_shards
+from tests.support.dynamodb import open_store
+from tests.support.servers.tables import OwnTable
 from zae_limiter.backends.dynamodb.store import DynamoStore
 from zae_limiter.core.changes import BucketChange
 from zae_limiter.core.usage import UsageAddition
 from zae_limiter.flows.scope import Scope
 from zae_limiter.flows.stream.aggregate import StreamSettings, aggregate
 from zae_limiter.runtime.blocking import BlockingIo, run
-
-from .support import open_store
 
 _EMPTY_PAGES = 3
 

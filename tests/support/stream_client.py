@@ -1,7 +1,7 @@
 """A client that charges several entities at random and keeps a book of each, in a process of its
 own.
 
-python -m tests.dynamodb.stream_client '{"url": ..., "book": ..., "steps": ...}'
+python -m tests.support.stream_client '{"url": ..., "book": ..., "steps": ...}'
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.support.books import ACQUIRES, Book
 from zae_limiter import Lease, Limit, RateLimiter, RateLimitExceeded, Repository
 from zae_limiter.core.bucket import BucketAddress
 from zae_limiter.core.shards import MAX_SHARDS
 from zae_limiter.flows.shards.items import read_all, split_shard
-
-from .books import ACQUIRES, Book
 
 NAMESPACE, RESOURCE = "usage", "gpt-4"
 LIMITS = [Limit("rpm", 3000, 1000, 1), Limit("a-b.c", 50_000, 50_000, 1)]
