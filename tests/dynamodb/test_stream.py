@@ -27,7 +27,8 @@ from zae_limiter.core.limit import MILLI
 from zae_limiter.core.models import UsageSnapshot
 from zae_limiter.core.windows import WINDOW_TYPES, WindowType, iso, window_start
 
-# The last moment before a month begins.
+MINUTE_MS = 60_000
+# The begin of a month.
 TURN_MS = int(datetime(2024, 5, 1, tzinfo=UTC).timestamp() * 1000)
 PROCESSES = 4
 # 12,000 leases are 20,000 acquires, corrections and refunds, and take ten minutes.
@@ -72,10 +73,13 @@ def use(table: OwnTable, folder: Path, steps: int) -> Account:
     return account
 
 
-def stretched(changes: Sequence[BucketChange], times: int) -> list[BucketChange]:
-    """The changes around the turn of a month, as if they had taken so many times as long."""
-    middle_ms = changes[len(changes) // 2].at_ms
-    return [c._replace(at_ms=TURN_MS + times * (c.at_ms - middle_ms)) for c in changes]
+def around_the_turn(changes: Sequence[BucketChange]) -> list[BucketChange]:
+    """The changes a minute apart, half of them before the turn of a month."""
+    middle = len(changes) // 2
+    return [
+        change._replace(at_ms=TURN_MS + MINUTE_MS * (number - middle))
+        for number, change in enumerate(changes)
+    ]
 
 
 def totals(found: Sequence[UsageSnapshot]) -> Counter[str]:
@@ -116,7 +120,7 @@ def check_usage_against_books(
     label, records = read_stream(table)
     batch = decode_records(records, label)
     assert batch.skipped == 0
-    changes = stretched(batch.buckets, times=3600)
+    changes = around_the_turn(batch.buckets)
     replay = Replay(table, changes, seed=steps)
     replay.run()
     for window in WINDOW_TYPES:
