@@ -275,6 +275,16 @@ async def _parent_refusal(stage: Stage) -> None:
         await stage.refused(amount=CAPACITY // 2)
 
 
+@path("acquire with a parent that this process has not seen")
+async def _unseen_parent(stage: Stage) -> None:
+    await stage.chain(2)
+    await stage.take()
+    scope = stage.opened[0].scope
+    scope.local.images.discard(BucketAddress(scope.namespace_id, "level-2", _RESOURCE))
+    with stage.bill():
+        await stage.take()
+
+
 @path("first acquire of an entity")
 async def _first(stage: Stage) -> None:
     await stage.take("other")

@@ -17,6 +17,7 @@ from zae_limiter.core.bucket import BucketAddress
 from zae_limiter.core.exceptions import StorageUnavailable
 from zae_limiter.core.writes import Refill, Write
 from zae_limiter.flows.coalesce import queue
+from zae_limiter.local.bounded import Bounded
 
 RPM = Limit.per_minute("rpm", 6000)
 FULL = 6_000_000
@@ -405,9 +406,11 @@ async def test_a_cancellation_while_a_refused_request_is_undone_is_not_lost(url:
     async with crowd("asyncio", url, [RPM], refusal_cache_ttl=0) as it:
         await it.limiter.create_entity("org")
         await it.limiter.create_entity("key-1", parent_id="org", cascade=True)
-        await it.limiter.set_limits("org", [Limit.per_minute("rpm", 1)])
-        await take(it.limiter, "org", rpm=1)
+        await it.limiter.set_limits("org", [Limit.per_minute("rpm", 100)])
+        # This process has seen the parent before another one uses it up.
+        object.__setattr__(it.scope.local, "images", Bounded(100))
         await ready(it)
+        assert await take(it.other(), "org", rpm=100)
         it.buckets.gate_for = {"key-1"}
         others = []
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ...core.bucket import covers, refill
 from ...core.exceptions import StorageUnavailable
 from ...core.judge import NEVER
 from ...core.ledger import Ledger
 from ...core.limit import LimitSet
+from ...core.validation import WCU
 from ..coalesce.batch import charge_item
 from ..scope import Scope
-from ..shards.items import draw, others, prefer
+from ..shards.items import draw, others, prefer, read_all
 from ..shards.multi_take import take_from_several
-from .charge import Charge, Progress, Shortage, Taken
+from .charge import Charge, Progress, Shortage, Taken, current_items, shortage
+from .one_transaction import charge_in_one_transaction
 from .refusals import AcquireRefused, foresee
 from .send import find_out
 from .settle import refund
@@ -45,13 +48,79 @@ async def charge_levels(scope: Scope, charges: Sequence[Charge]) -> Charged:
                 return Charged(Ledger(levels[0].entries), levels[0].charge.limits)
             outcomes = (outcome,)
         else:
-            outcomes = await scope.io.gather([_charge_bucket(scope, level) for level in levels])
+            outcomes = await _charge_chain(scope, levels)
         if all(isinstance(outcome, Taken) for outcome in outcomes):
             return Charged(_ledger(levels), levels[0].charge.limits)
         raise _worst(outcomes)
     except BaseException:
         await undo(scope, levels)
         raise
+
+
+async def _charge_chain(
+    scope: Scope, levels: Sequence[Progress]
+) -> Sequence[Taken | Shortage | BaseException]:
+    """Charge levels in parallel where each is expected to pass. In doubt nothing of an upper level
+    is held before the lower ones have passed: another request could be refused for it."""
+    leaf, *ancestors = levels
+    now_ms = scope.io.now_ms()
+    is_leaf_unseen = scope.local.images.get(draw(scope, leaf.charge.home)) is None
+    doubtful = ancestors if is_leaf_unseen else levels
+    if not all(_is_covered(scope, level, now_ms) for level in doubtful):
+        return await _charge_in_doubt(scope, levels)
+    if not is_leaf_unseen:
+        return await scope.io.gather([_charge_bucket(scope, level) for level in levels])
+    first = await _charge_bucket(scope, leaf)
+    if isinstance(first, Shortage):
+        return [first, *[await _standing(scope, level) for level in ancestors]]
+    return [first, *await scope.io.gather([_charge_bucket(scope, level) for level in ancestors])]
+
+
+def _is_covered(scope: Scope, level: Progress, now_ms: int) -> bool:
+    """True when the last image of the item that would be charged has enough."""
+    charge = level.charge
+    image = scope.local.images.get(draw(scope, charge.home))
+    if image is None or image.fingerprint != charge.limits.fingerprint:
+        return False
+    asked_milli = {name: n for name, n in charge.intent.takes_milli.items() if name != WCU}
+    return covers(image, asked_milli) or covers(refill(image, now_ms), asked_milli)
+
+
+async def _standing(scope: Scope, level: Progress) -> Shortage:
+    """Read how a level that was not charged stands towards the request: the wait that the caller
+    is told is the longest of all levels."""
+    found = await read_all(scope, level.charge.home)
+    items = current_items(level.charge, list(found.values()), scope.io.now_ms())
+    return shortage(level, items)
+
+
+async def _charge_in_doubt(
+    scope: Scope, levels: Sequence[Progress]
+) -> Sequence[Taken | Shortage | BaseException]:
+    """Charge all levels in one transaction or, where that cannot be, the lower ones first."""
+    refusals = scope.local.refusals
+    corrections = refusals.corrections
+    outcomes = await charge_in_one_transaction(scope, levels)
+    if outcomes is None:
+        return await _charge_upward(scope, levels)
+    for outcome in outcomes:
+        home = outcome.progress.charge.home
+        if isinstance(outcome, Taken):
+            refusals.forget(home)
+        elif outcome.wait_ms:
+            refusals.keep(home, outcome.shards, scope.io.now_ms(), corrections)
+    return outcomes
+
+
+async def _charge_upward(scope: Scope, levels: Sequence[Progress]) -> list[Taken | Shortage]:
+    """Charge one level after the other, the lowest first, until one is short."""
+    outcomes: list[Taken | Shortage] = []
+    is_short = False
+    for level in levels:
+        charge = _standing if is_short else _charge_bucket
+        outcomes.append(await charge(scope, level))
+        is_short = is_short or isinstance(outcomes[-1], Shortage)
+    return outcomes
 
 
 def _worst(outcomes: Sequence[Taken | Shortage | BaseException]) -> BaseException:

@@ -101,13 +101,13 @@ async def _plan(
         return await _plan_absent(scope, progress, writes)
     bucket = outcome.bucket
     if bucket.fingerprint != progress.charge.limits.fingerprint:
-        await _refresh_limits(scope, progress)
+        await refresh_limits(scope, progress)
     intent = paying(progress.charge.intent, writes)
     decided = plan(intent, bucket, progress.operation, _as_of_ms(scope, progress, bucket))
     match decided:
         case Short():
             if bucket.fingerprint != intent.limits.fingerprint:
-                await _restamp(scope, progress.address, intent, bucket)
+                await restamp(scope, progress.address, intent, bucket)
             return shortage(progress, [decided.bucket])
         case Crowded():
             return await _spread(scope, progress, bucket)
@@ -143,7 +143,7 @@ async def _spread(scope: Scope, progress: Progress, bucket: Bucket) -> Refused |
     return await _look(scope, progress.address)
 
 
-async def _refresh_limits(scope: Scope, progress: Progress) -> None:
+async def refresh_limits(scope: Scope, progress: Progress) -> None:
     """Read the limits once more when the item carries others: ours may be stale."""
     charge = progress.charge
     if charge.limits_from is not LimitsFrom.CACHE:
@@ -154,7 +154,7 @@ async def _refresh_limits(scope: Scope, progress: Progress) -> None:
     adopt(scope, progress, await resolve_afresh(scope, home.entity_id, home.resource))
 
 
-async def _restamp(scope: Scope, address: BucketAddress, intent: Intent, bucket: Bucket) -> None:
+async def restamp(scope: Scope, address: BucketAddress, intent: Intent, bucket: Bucket) -> None:
     """Put our limits in force though nothing is taken; losing a race here loses nothing."""
     io = scope.io
     with suppress(StorageUnavailable):

@@ -1,0 +1,131 @@
+"""All levels in one transaction, where one of them may be short.
+
+To charge levels in parallel means to hold tokens of a parent for a request that its child may
+refuse, and another child could be refused for them meanwhile. Here nothing is held: the items of
+all levels are read, judged, and charged together or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...core.bucket import Bucket, BucketAddress
+from ...core.exceptions import StorageUnavailable
+from ...core.ledger import Entry
+from ...core.planner import Crowded, Intent, Short, plan, plan_create
+from ...core.validation import WCU
+from ...core.writes import Granted, Outcome, Refused, Write
+from ..scope import Scope
+from .charge import ONE_WRITE_MILLI, Progress, Shortage, Taken, current_items, shortage
+from .item import refresh_limits, restamp
+from .send import Addressed, send_all, step_back
+
+# Each lost race means that another client won it; a bound keeps it finite.
+_MAX_ATTEMPTS = 8
+# An item that can be written so often without a refill may as well count this write.
+_SPARE_MILLI = 32 * ONE_WRITE_MILLI
+_Found = dict[BucketAddress, Bucket]
+
+
+async def charge_in_one_transaction(
+    scope: Scope, levels: Sequence[Progress]
+) -> Sequence[Taken | Shortage] | None:
+    """Charge every level or none. None when they cannot go together: a bucket is split, or other
+    clients were faster each time."""
+    now_ms = scope.io.now_ms()
+    for level in levels:
+        level.address, level.as_of_ms = level.charge.home, now_ms
+    for lost in range(_MAX_ATTEMPTS):
+        found = await _read(scope, levels)
+        if any(scope.local.shard_count(level.address) > 1 for level in levels):
+            return None
+        planned = await _plan_all(scope, levels, found)
+        if planned is None:
+            return await _refusal(scope, levels, found)
+        if await _send(scope, levels, planned):
+            return [Taken(level) for level in levels]
+        await step_back(scope, lost)
+    return None
+
+
+async def _read(scope: Scope, levels: Sequence[Progress]) -> _Found:
+    found = await scope.store.buckets.read([level.address for level in levels])
+    for address, bucket in found.items():
+        scope.local.remember(address, Refused(bucket))
+    return found
+
+
+async def _plan_all(scope: Scope, levels: Sequence[Progress], found: _Found) -> list[Write] | None:
+    """Plan a write for each level; None when one of them is short."""
+    writes: list[Write] = []
+    for level in levels:
+        bucket = found.get(level.address)
+        if bucket is not None and bucket.fingerprint != level.charge.limits.fingerprint:
+            await refresh_limits(scope, level)
+        level.operation = scope.io.operation_id()
+        write = _plan(level, bucket)
+        if isinstance(write, Short | Crowded):
+            return None
+        writes.append(write)
+    return writes
+
+
+def _plan(level: Progress, bucket: Bucket | None) -> Write | Short | Crowded:
+    intent = level.charge.intent
+    if bucket is None:
+        return plan_create(intent, level.operation, level.as_of_ms)
+    return plan(_paying(intent, bucket), bucket, level.operation, level.as_of_ms)
+
+
+def _paying(intent: Intent, bucket: Bucket) -> Intent:
+    """Let the item count this write only if that cannot be what the charge fails for."""
+    if WCU not in intent.takes_milli:
+        return intent
+    if WCU in bucket.cells and bucket.cells[WCU].tokens_milli >= _SPARE_MILLI:
+        return intent
+    takes_milli = {name: n for name, n in intent.takes_milli.items() if name != WCU}
+    return intent._replace(takes_milli=takes_milli)
+
+
+async def _refusal(
+    scope: Scope, levels: Sequence[Progress], found: _Found
+) -> list[Taken | Shortage]:
+    """Tell how each level stands. A short one gets our limits, if it carries others."""
+    outcomes: list[Taken | Shortage] = []
+    for level in levels:
+        bucket = found.get(level.address)
+        items = current_items(level.charge, [] if bucket is None else [bucket], level.as_of_ms)
+        stands = shortage(level, items)
+        outcomes.append(stands)
+        fingerprint = level.charge.limits.fingerprint
+        if stands.wait_ms and bucket is not None and bucket.fingerprint != fingerprint:
+            await restamp(scope, level.address, level.charge.intent, bucket)
+    return outcomes
+
+
+async def _send(scope: Scope, levels: Sequence[Progress], writes: Sequence[Write]) -> bool:
+    """Carry out the writes; False when the items are not as they were seen."""
+    addressed: list[Addressed] = []
+    entries: list[Entry] = []
+    for level, write in zip(levels, writes, strict=True):
+        intent = level.charge.intent
+        entry = level.charge.entry(level.address, intent.takes_milli, intent.acquires)
+        addressed.append((level.address, write))
+        entries.append(entry)
+        level.sent = ((write.operation, entry),)
+    try:
+        outcomes: list[Outcome] = await send_all(scope, addressed)
+    except StorageUnavailable as error:
+        for level in levels:
+            level.give_up(error)
+        if error.ambiguous or not error.retryable:
+            raise
+        # Other clients wrote to one of the items at the very same time: that is no outage yet.
+        return False
+    granted = [outcome.bucket for outcome in outcomes if isinstance(outcome, Granted)]
+    is_charged = len(granted) == len(levels)
+    for number, level in enumerate(levels):
+        if is_charged:
+            level.entries, level.shards = [entries[number]], [granted[number]]
+        level.sent = ()
+    return is_charged

@@ -1,0 +1,86 @@
+"""Requests that one level refuses are no reason to refuse somebody else at another level."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.drivers import StoreKind
+from tests.support.servers.tables import OwnTable
+from zae_limiter import Limit, RateLimitExceeded, SyncRateLimiter, SyncRepository
+
+KEYS = 40
+CALLS = 250
+ATTACKER = """
+import sys, time
+from zae_limiter import RateLimitExceeded, SyncRateLimiter, SyncRepository
+url, keys, cache_ttl = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+limiter = SyncRateLimiter(SyncRepository.open(url=url, refusal_cache_ttl=cache_ttl))
+print("ready", flush=True)
+end, number = time.monotonic() + 30, 0
+while time.monotonic() < end:
+    number += 1
+    try:
+        with limiter.acquire(f"bad-{number % keys}", "api", {"rpd": 900}):
+            print("admitted", flush=True)
+    except RateLimitExceeded:
+        pass
+"""
+
+
+def prepare(repository: SyncRepository, doubtful: str) -> None:
+    """Four levels. Under `org`, which has 900 of 1,000, bad keys cannot pass: at their own level,
+    or at the team above them. The good key has a team of its own."""
+    repository.set_system_defaults([Limit.per_day("rpd", 10_000)])
+    short = [f"bad-{number}" for number in range(KEYS)] if doubtful == "leaf" else ["bad-team"]
+    limiter = SyncRateLimiter(repository)
+    # Before they have parents, so that each of these charges one bucket.
+    for entity_id, taken in [("org", 100), *((each, 200) for each in short)]:
+        repository.set_limits(entity_id, [Limit.per_day("rpd", 1000)])
+        with limiter.acquire(entity_id, "api", {"rpd": taken}):
+            pass
+    repository.create_entity("org")
+    for team in ("bad-team", "good-team"):
+        repository.create_entity(team, parent_id="org", cascade=True)
+    repository.create_entity("bad-project", parent_id="bad-team", cascade=True)
+    repository.create_entity("good", parent_id="good-team", cascade=True)
+    for number in range(KEYS):
+        repository.create_entity(f"bad-{number}", parent_id="bad-project", cascade=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("doubtful", ["leaf", "middle"])
+@pytest.mark.parametrize(("attackers", "cache_ttl"), [(1, 1.0), (4, 0.0)])
+@pytest.mark.parametrize("store_kind", ["sqlite", "dynamodb"], indirect=True)
+def test_requests_that_one_level_refuses_never_make_a_sibling_be_refused(
+    store_kind: StoreKind, place: Path | OwnTable, attackers: int, cache_ttl: float, doubtful: str
+) -> None:
+    url = place.url if isinstance(place, OwnTable) else f"sqlite:///{place / 'limits.db'}"
+    with SyncRepository.open(url=url, refusal_cache_ttl=cache_ttl) as repository:
+        prepare(repository, doubtful)
+        arguments = [sys.executable, "-c", ATTACKER, url, str(KEYS), str(cache_ttl)]
+        processes = [
+            subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) for _ in range(attackers)
+        ]
+        try:
+            for process in processes:
+                assert process.stdout is not None
+                assert process.stdout.readline() == "ready\n"
+            time.sleep(0.2)
+            limiter = SyncRateLimiter(repository)
+            refused = 0
+            for _ in range(CALLS):
+                try:
+                    with limiter.acquire("good", "api", {"rpd": 1}) as lease:
+                        lease.release(rpd=1)
+                except RateLimitExceeded:
+                    refused += 1
+        finally:
+            for process in processes:
+                process.kill()
+                process.communicate()
+    assert refused == 0
