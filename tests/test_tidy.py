@@ -206,8 +206,7 @@ def test_only_the_command_line_prints() -> None:
 
 def test_every_module_is_imported_or_run() -> None:
     used = {imported for path in PACKAGE_FILES for imported in imports(path)}
-    # The process and the function that read a stream come with the aggregator's own package.
-    public = {"bucket", "flows.stream.aggregate", "backends.dynamodb.stream_records"}
+    public = {"bucket"}
     assert_none(
         (
             f"zae_limiter.{module}"

@@ -85,7 +85,7 @@ def argv(call: tuple[str, ...]) -> list[str]:
 
 def test_every_command_is_known_to_these_tests() -> None:
     classified = [call[0] for call in (*MAKING, *EXISTING, *REGISTRY)]
-    assert sorted([*classified, "demo"]) == sorted(COMMANDS)
+    assert sorted([*classified, "aggregate", "demo"]) == sorted(COMMANDS)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -141,6 +141,11 @@ def test_a_store_in_memory_is_refused(call: tuple[str, ...], zael: Zael) -> None
     )
 
 
+@pytest.mark.parametrize("url", ["memory://", "sqlite:///limits.db"])
+def test_stores_that_count_usage_themselves_have_nothing_to_aggregate(url: str, zael: Zael) -> None:
+    assert "counts usage itself" in zael.error("aggregate", "--url", url)
+
+
 def test_an_invalid_url_is_refused(zael: Zael) -> None:
     assert "sqlite:///limits.db" in zael.error("resource", "list", "--url", "limits.db")
 
@@ -181,7 +186,7 @@ def test_importing_the_package_does_not_import_the_command_line() -> None:
 def test_help_is_printed_without_importing_rich() -> None:
     assert "rich" not in modules_after(
         "from zae_limiter.cli import cli\n"
-        "for args in (['--help'], ['entity', 'show', '--help'], ['demo', '--help']):\n"
+        "for args in (['--help'], ['aggregate', '--help'], ['demo', '--help']):\n"
         "    cli(args, standalone_mode=False)"
     )
 

@@ -124,16 +124,17 @@ def check_usage_against_books(
     replay = Replay(table, changes, seed=steps)
     replay.run()
     for window in WINDOW_TYPES:
-        found = _snapshots(repository, window)
+        found = snapshots_of(repository, window)
         assert +totals(found) == +account.charged, window
         for start, moved in by_window(changes, window).items():
             ours = totals([snapshot for snapshot in found if snapshot.window_start == start])
             assert {key: n for key, n in ours.items() if n} == whole(moved), (window, start)
-    assert len({snapshot.window_start for snapshot in _snapshots(repository, "monthly")}) == 2
+    assert len({snapshot.window_start for snapshot in snapshots_of(repository, "monthly")}) == 2
     return replay
 
 
-def _snapshots(repository: SyncRepository, window: WindowType) -> list[UsageSnapshot]:
+def snapshots_of(repository: SyncRepository, window: WindowType) -> list[UsageSnapshot]:
+    """All snapshots of the resource, page by page."""
     found: list[UsageSnapshot] = []
     following: dict[str, Any] | None = None
     while True:

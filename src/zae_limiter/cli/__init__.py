@@ -10,6 +10,7 @@ from __future__ import annotations
 import click
 
 from .._version import __version__
+from .aggregate import aggregate
 from .audit import audit
 from .bucket import bucket
 from .commands import Commands
@@ -35,5 +36,16 @@ def cli() -> None:
     """Distributed token-bucket rate limits."""
 
 
-for command in (audit, bucket, config, demo, entity, namespace, resource, system, usage):
+for command in (
+    aggregate,
+    audit,
+    bucket,
+    config,
+    demo,
+    entity,
+    namespace,
+    resource,
+    system,
+    usage,
+):
     cli.add_command(command)

@@ -7,12 +7,22 @@ from typing import Any
 
 import click
 
+from ..core.exceptions import StorageUnavailable
 from ..core.models import UsageSummary
 from ..core.windows import WINDOW_TYPES
+from ..ports.stream import StreamedStore
+from ..runtime.blocking import run
+from ..sync_repository import SyncRepository
 from ..visualization import UsageFormatter, format_usage_snapshots
 from .options import Command, examples, json_option, page_option, store_options
 from .output import print_json, print_table, terminal_width
 from .target import Target
+
+_NOTHING_FOUND = "No usage found"
+_NOTHING_COUNTED = (
+    "No usage found, and nothing counts it: on DynamoDB a reader of the table's stream does.\n"
+    "Hint: `zae-limiter aggregate` is one; start it within a day of the usage."
+)
 
 
 @click.group()
@@ -54,10 +64,11 @@ def list_usage(limit: int, plot: bool, as_json: bool, target: Target, **filters:
     _require_subject(filters)
     with target.connect() as repository:
         found, following = repository.get_usage_snapshots(limit=limit, **filters)
+        absence = "" if found else _absence(repository)
     if as_json:
         print_json([asdict(snapshot) for snapshot in found])
     elif not found:
-        click.echo("No usage found")
+        click.echo(absence)
     else:
         formatter = UsageFormatter.PLOT if plot else UsageFormatter.TABLE
         click.echo(format_usage_snapshots(found, formatter, width=terminal_width()))
@@ -74,12 +85,26 @@ def summary(as_json: bool, target: Target, **filters: Any) -> None:
     _require_subject(filters)
     with target.connect() as repository:
         found = repository.get_usage_summary(**filters)
+        absence = "" if found.snapshot_count else _absence(repository)
     if as_json:
         print_json(asdict(found))
     elif not found.snapshot_count:
-        click.echo("No usage found")
+        click.echo(absence)
     else:
         _print_summary(found)
+
+
+def _absence(repository: SyncRepository) -> str:
+    """Return the message that no usage was found, and why if nothing has ever counted it."""
+    store = repository.scope.store
+    if not isinstance(store, StreamedStore):
+        return _NOTHING_FOUND
+    try:
+        has_reader = run(store.has_reader())
+    except StorageUnavailable:
+        # A role that may read usage need not be allowed to read the table's own records.
+        return _NOTHING_FOUND
+    return _NOTHING_FOUND if has_reader else _NOTHING_COUNTED
 
 
 def _print_summary(found: UsageSummary) -> None:

@@ -14,6 +14,7 @@
     version            _/SYSTEM#                       #VERSION
     namespace by name  _/SYSTEM#                       #NAMESPACE#{name}
     namespace by id    _/SYSTEM#                       #NSID#{id}
+    stream checkpoint  _/STREAM#                       #SHARD#{stream label}#{stream shard id}
 
     GSI1  {ns}/PARENT#{id} -> CHILD#{id}                     children of an entity
     GSI2  {ns}/RESOURCE#{res} -> BUCKET#{id}#{shard}, USAGE#{window}#{id}
@@ -57,6 +58,11 @@ def pk_resource(namespace_id: str, resource: str) -> str:
 def pk_system(namespace_id: str) -> str:
     """Return the partition of a namespace's defaults and registries."""
     return f"{namespace_id}/SYSTEM#"
+
+
+def pk_stream() -> str:
+    """Return the partition of the checkpoints of the stream's readers."""
+    return f"{REGISTRY_ID}/STREAM#"
 
 
 def pk_audit(namespace_id: str, entity_id: str) -> str:
@@ -117,6 +123,11 @@ def sk_namespace(name: str) -> str:
 def sk_nsid(namespace_id: str) -> str:
     """Return the sort key of a namespace by id."""
     return f"#NSID#{namespace_id}"
+
+
+def sk_stream_shard(stream_label: str, shard_id: str) -> str:
+    """Return the sort key of the checkpoint of a stream shard."""
+    return f"#SHARD#{stream_label}#{shard_id}"
 
 
 def gsi1_pk_parent(namespace_id: str, parent_id: str) -> str:

@@ -6,6 +6,7 @@ from ...core.models import BackendCapabilities
 from ...ports.io import Io
 from .audit import DynamoAudit, Recorder
 from .buckets import DynamoBuckets
+from .checkpoints import has_checkpoints
 from .configs import DynamoConfigs
 from .entities import DynamoEntities
 from .lifecycle import create_dynamo_table, delete_dynamo_table
@@ -84,6 +85,13 @@ class DynamoStore:
     async def delete_table(self) -> None:
         """Delete the table and all that is in it, and wait until it is gone."""
         await delete_dynamo_table(self.table)
+
+    async def has_reader(self) -> bool:
+        """Whether a Lambda is deployed, or a reader has left a checkpoint."""
+        versions = await self.versions.read()
+        if versions is not None and versions.lambda_version is not None:
+            return True
+        return await has_checkpoints(self.table)
 
     async def ping(self) -> None:
         """Read from the table."""

@@ -79,7 +79,7 @@ def _bucket_change(
     return BucketChange(
         address,
         f"{label}/{record_id:0>{_SEQUENCE_DIGITS}}",
-        _at_ms(change),
+        written_ms(change),
         before,
         after,
         record_id,
@@ -107,13 +107,13 @@ def _audit_removal(record: StreamRecord, change: StreamRecord, pk: str) -> Audit
         namespace_id,
         decode_event_item(change["OldImage"]),
         principal == _TTL_SERVICE,
-        _at_ms(change),
+        written_ms(change),
         str(change["SequenceNumber"]),
     )
 
 
-def _at_ms(change: StreamRecord) -> int:
-    """The time at which the store wrote."""
+def written_ms(change: StreamRecord) -> int:
+    """Return the time at which the store wrote."""
     at = change["ApproximateCreationDateTime"]
     at_ms = round(1000 * (at.timestamp() if isinstance(at, datetime) else float(at)))
     if not 0 <= at_ms < _LAST_MS:

@@ -30,11 +30,19 @@ class Grant(NamedTuple):
 
 class Access:
     """`Access` finds region, endpoint and credentials when they are first needed, and renews
-    credentials that expire. Each repository has one; threads may share it."""
+    credentials that expire. Each repository has one; threads may share it.
+
+    `service`: "dynamodb", or "dynamodbstreams", which has endpoints of its own.
+    """
 
     def __init__(
-        self, region: str | None = None, endpoint_url: str | None = None, session: Any = None
+        self,
+        region: str | None = None,
+        endpoint_url: str | None = None,
+        session: Any = None,
+        service: str = "dynamodb",
     ) -> None:
+        self._service = service
         self._region = region
         self._endpoint_url = endpoint_url
         self._session = session
@@ -85,7 +93,7 @@ class Access:
             if self._found is None:
                 session = self.session()
                 region = find_region(session, self._region)
-                url = self._endpoint_url or _find_endpoint_url(session, region)
+                url = self._endpoint_url or _find_endpoint_url(session, region, self._service)
                 endpoint = _with_route(parse_endpoint(url), session)
                 self._found = region, endpoint, _find_credentials(session)
             return self._found
@@ -101,9 +109,9 @@ def find_region(session: Any, region: str | None = None) -> str:
     return str(found)
 
 
-def _find_endpoint_url(session: Any, region: str) -> str:
+def _find_endpoint_url(session: Any, region: str, service: str) -> str:
     # botocore's client knows AWS_ENDPOINT_URL[_DYNAMODB], partitions, FIPS and dual stack.
-    client = session.create_client("dynamodb", region_name=region)
+    client = session.create_client(service, region_name=region)
     try:
         return str(client.meta.endpoint_url)
     finally:

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 from .errors import ErrorAnswer, lost
 
 _TARGET = "DynamoDB_20120810."
+_STREAMS_TARGET = "DynamoDBStreams_20120810."
+_STREAMS_OPERATIONS = {"DescribeStream", "GetRecords", "GetShardIterator"}
 _SHOWN_BODY_CHARS = 200
 
 
@@ -24,9 +26,10 @@ class Answer(NamedTuple):
 
 def request_headers(operation: str) -> dict[str, str]:
     """Return the headers of a request for an operation, before it is signed."""
+    target = _STREAMS_TARGET if operation in _STREAMS_OPERATIONS else _TARGET
     return {
         "content-type": "application/x-amz-json-1.0",
-        "x-amz-target": _TARGET + operation,
+        "x-amz-target": target + operation,
     }
 
 

@@ -1,0 +1,96 @@
+"""Checkpoints of the readers of the table's stream, kept in the table itself.
+
+A checkpoint costs one write unit. It is dropped a week after its last write, when the stream has
+long forgotten its shard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ...ports.stream import Checkpoint
+from .expressions import Clause, Field, Term, request_fields
+from .item_reader import ItemReader, decode_record
+from .pages import Query, read_pages
+from .schema import TTL_ATTRIBUTE, calculate_ttl, key, pk_stream, sk_stream_shard
+from .table import Key, Table
+from .wire.errors import ConditionFailed
+from .wire.values import Item
+
+_OWNER, _LEASE = Field("owner"), Field("lease_ends_ms")
+# The id of a record as the stream gave it, and as text that sorts like the number it is.
+_RECORD, _PLACE = Field("record_id"), Field("place")
+_TTL = Field(TTL_ATTRIBUTE)
+_KEPT_S = 7 * 86_400
+_DIGITS = 40
+_MAY_LEASE = Clause(IF="(attribute_not_exists({0}) OR {0} = {a} OR {1} < {b})")
+_NOT_BEYOND = Clause(IF="(attribute_not_exists({0}) OR {0} <= {a})")
+
+
+class DynamoCheckpoints:
+    """The checkpoints of one stream."""
+
+    def __init__(self, table: Table, stream_label: str) -> None:
+        self._table = table
+        self._label = stream_label
+
+    async def read(self, shard_id: str) -> Checkpoint:
+        item = await self._table.get(self._key(shard_id), consistent=True)
+        return Checkpoint() if item is None else decode_record(item, _checkpoint)
+
+    async def lease(self, shard_id: str, owner: str, until_ms: int) -> Checkpoint:
+        now_ms = self._table.io.now_ms()
+        may_lease = (_MAY_LEASE, (_OWNER, _LEASE), (owner, now_ms))
+        terms = [may_lease, _OWNER.set(owner), _LEASE.set(until_ms), self._expiry()]
+        try:
+            return decode_record(await self._update(shard_id, terms), _checkpoint)
+        except ConditionFailed as refusal:
+            return decode_record(refusal.item or {}, _checkpoint)
+
+    async def save(self, shard_id: str, checkpoint: Checkpoint) -> bool:
+        terms = [
+            _OWNER.equals(checkpoint.owner),
+            _LEASE.set(checkpoint.lease_ends_ms),
+            self._expiry(),
+        ]
+        if checkpoint.record_id is not None:
+            place = checkpoint.record_id.zfill(_DIGITS)
+            terms += [(_NOT_BEYOND, (_PLACE,), (place,)), _PLACE.set(place)]
+            terms += [_RECORD.set(checkpoint.record_id)]
+        try:
+            await self._update(shard_id, terms)
+        except ConditionFailed:
+            return False
+        return True
+
+    async def _update(self, shard_id: str, terms: Iterable[Term]) -> Item:
+        """Write once or more: a write that is sent again finds its own owner and changes nothing
+        more."""
+        request = {
+            "TableName": self._table.name,
+            "Key": self._key(shard_id),
+            "ReturnValues": "ALL_NEW",
+            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+            **request_fields(terms),
+        }
+        item: Item = (await self._table.repeatable("UpdateItem", request))["Attributes"]
+        return item
+
+    def _key(self, shard_id: str) -> Key:
+        return key(pk_stream(), sk_stream_shard(self._label, shard_id))
+
+    def _expiry(self) -> Term:
+        return _TTL.set(calculate_ttl(self._table.io.now_ms(), _KEPT_S))
+
+
+def _checkpoint(fields: ItemReader) -> Checkpoint:
+    return Checkpoint(
+        fields.maybe_text(_RECORD),
+        fields.maybe_text(_OWNER) or "",
+        fields.maybe_integer(_LEASE) or 0,
+    )
+
+
+async def has_checkpoints(table: Table) -> bool:
+    """Whether any reader of the table's stream has left a checkpoint."""
+    return bool(await read_pages(table, Query(pk_stream()), limit=1))

@@ -1,0 +1,328 @@
+"""Following a stream of changes for as long as it goes on, beside other readers.
+
+A shard is read after its parent, and from its checkpoint on. Records that concern this reader are
+dealt with under a lease of the shard, so that readers do not do each other's work. A lease is
+asked for when there is something to do, and renewed by checkpoints, and a checkpoint is written
+only after something was done: an idle table is not written to.
+
+A reader that is killed leaves records dealt with and not in its checkpoint. The next reader deals
+with them again, which changes nothing (`UsageAddition`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...core.exceptions import StorageUnavailable
+from ...ports.io import Signal
+from ...ports.stream import ChangeStream, Checkpoint, Checkpoints, IteratorExpired, StreamPage
+from .batch import BatchResult, StreamWork, process_batch
+
+logger = logging.getLogger("zae_limiter")
+
+# How many shards are read at a time.
+_AT_ONCE = 16
+# A page of this many records is probably not the last one.
+_FULL_PAGE = 1000
+_DISCOVERY_MS = 30_000
+_CHECKPOINT_MS = 5_000
+# A reader stops working this long before its lease ends: clocks may differ by two seconds.
+_MARGIN_MS = 5_000
+# Pages without a record that a reader sees at the end of a shard before it takes it for the end.
+_EMPTY_PAGES = 5
+_MAX_FAILURES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class FollowSettings:
+    """The settings of a reader.
+
+    `owner` names it among all readers. `once`: it ends when it has caught up, instead of waiting
+    for more. `poll_s`: how often it looks for records.
+    """
+
+    owner: str
+    once: bool = False
+    poll_s: float = 1.0
+    lease_ms: int = 30_000
+
+
+@dataclass(slots=True, eq=False)
+class ShardReading:
+    """A shard reading says how far this reader has read a shard.
+
+    `position` is the last record that was read. `is_ahead`: records were dealt with that the
+    checkpoint does not have. `idle_until_ms`: another reader has the lease until then.
+    """
+
+    shard_id: str
+    parent_id: str | None
+    position: str | None = None
+    iterator: str | None = None
+    is_ahead: bool = False
+    has_ended: bool = False
+    leased_until_ms: int = 0
+    saved_ms: int = 0
+    idle_until_ms: int = 0
+    lag_ms: int = 0
+    is_full: bool = False
+    empty_pages: int = 0
+    failures: int = 0
+
+
+@dataclass(slots=True)
+class FollowProgress:
+    """The progress of a reader, in sums since it started."""
+
+    records: int = 0
+    processed: int = 0
+    snapshots_updated: int = 0
+    refills_written: int = 0
+    splits: int = 0
+    events_archived: int = 0
+    skipped: int = 0
+    failures: int = 0
+    checkpoints: int = 0
+    shards: dict[str, ShardReading] = field(default_factory=dict)
+
+    @property
+    def lag_ms(self) -> int:
+        """How far this reader is behind, in the shard where it is farthest."""
+        return max((reading.lag_ms for reading in self.shards.values()), default=0)
+
+    def add(self, result: BatchResult) -> None:
+        """Add the result of a batch."""
+        usage = result.usage
+        self.processed += usage.processed
+        self.snapshots_updated += usage.snapshots_updated
+        self.refills_written += usage.refills_written
+        self.splits += usage.splits
+        self.skipped += usage.skipped
+        self.events_archived += result.events_archived
+
+
+class Follower:
+    """A follower reads all shards of a stream, in rounds, until it is told to stop."""
+
+    def __init__(
+        self,
+        work: StreamWork,
+        stream: ChangeStream,
+        checkpoints: Checkpoints,
+        settings: FollowSettings,
+    ) -> None:
+        self.progress = FollowProgress()
+        self._work = work
+        self._io = work.scope.io
+        self._stream = stream
+        self._checkpoints = checkpoints
+        self._settings = settings
+        self._ended: set[str] = set()
+        self._discovery_ms = 0
+        self._began_ms = self._io.now_ms()
+
+    async def follow(self, stop: Signal, report: Callable[[FollowProgress], None]) -> None:
+        """Read until `stop` is set, or the end is reached. What was dealt with is then saved, and
+        leases are given back."""
+        wait_s = 0.0
+        while not await stop.wait(wait_s):
+            await self._discover()
+            await self._together([self._step(each) for each in self._due()])
+            report(self.progress)
+            if self._settings.once and self._has_caught_up():
+                break
+            wait_s = self._pause_s()
+        await self._together([self._release(each) for each in self._readings()])
+        report(self.progress)
+
+    def _readings(self) -> list[ShardReading]:
+        return list(self.progress.shards.values())
+
+    def _due(self) -> list[ShardReading]:
+        now_ms = self._io.now_ms()
+        return [each for each in self._readings() if each.idle_until_ms <= now_ms]
+
+    def _pause_s(self) -> float:
+        """Records that wait are read at once; records yet to come in batches, which costs less."""
+        poll_s = self._settings.poll_s
+        is_behind = not self._discovery_ms or any(
+            each.is_full or each.lag_ms > 2000 * poll_s or each.iterator is None
+            for each in self._due()
+            if not each.failures
+        )
+        return 0.0 if is_behind else poll_s
+
+    def _has_caught_up(self) -> bool:
+        """Shards that another reader has the lease of are its own to catch up with."""
+        is_all_known = self._discovery_ms > 0
+        return is_all_known and all(each.empty_pages >= _EMPTY_PAGES for each in self._due())
+
+    async def _discover(self) -> None:
+        """Find shards whose parent has been read, or is kept no more."""
+        now_ms = self._io.now_ms()
+        if now_ms < self._discovery_ms:
+            return
+        self._discovery_ms = now_ms + _DISCOVERY_MS
+        try:
+            shards = await self._stream.shards()
+        except StorageUnavailable as error:
+            self._fail("The stream cannot be read", error)
+            return
+        kept = {shard.shard_id for shard in shards}
+        self._ended &= kept
+        waiting = kept - self._ended
+        for shard_id, parent_id in shards:
+            if shard_id in waiting and parent_id not in waiting:
+                reading = ShardReading(shard_id, parent_id)
+                self.progress.shards.setdefault(shard_id, reading)
+
+    async def _together(self, steps: Sequence[Coroutine[Any, Any, None]]) -> None:
+        for first in range(0, len(steps), _AT_ONCE):
+            for outcome in await self._io.gather(steps[first : first + _AT_ONCE]):
+                if isinstance(outcome, BaseException):
+                    raise outcome
+
+    async def _step(self, reading: ShardReading) -> None:
+        """Read a page of a shard, and deal with it. After a failure the page is read again."""
+        try:
+            await self._read_on(reading)
+        except IteratorExpired:
+            reading.iterator = None
+        except StorageUnavailable as error:
+            reading.iterator = None
+            reading.failures += 1
+            self._fail(f"Shard {reading.shard_id} cannot be read", error)
+            if self._settings.once and reading.failures >= _MAX_FAILURES:
+                raise
+
+    async def _read_on(self, reading: ShardReading) -> None:
+        if reading.iterator is None and not await self._begin(reading):
+            return
+        assert reading.iterator is not None
+        page = await self._stream.read(reading.iterator)
+        self.progress.records += page.records
+        if self._work.concerns(page.batch):
+            if not await self._has_lease(reading):
+                return
+            await self._process(reading, page)
+        else:
+            self.progress.skipped += page.batch.skipped
+        self._advance(reading, page)
+        if reading.is_ahead and (reading.has_ended or self._is_save_due(reading)):
+            await self._save(reading, self._io.now_ms() + self._settings.lease_ms)
+        if reading.has_ended:
+            self._end(reading)
+
+    async def _begin(self, reading: ShardReading) -> bool:
+        """Go to the checkpoint, unless another reader is at work."""
+        known = await self._checkpoints.read(reading.shard_id)
+        self._go_to(reading, known)
+        if self._is_of_another(known):
+            self._stand_by(reading, known)
+            return False
+        reading.iterator = await self._stream.begin(reading.shard_id, reading.position)
+        if reading.iterator is None:
+            self._end(reading)
+        return reading.iterator is not None
+
+    def _is_of_another(self, known: Checkpoint) -> bool:
+        is_mine = known.owner == self._settings.owner
+        return not is_mine and known.lease_ends_ms > self._io.now_ms()
+
+    def _stand_by(self, reading: ShardReading, known: Checkpoint) -> None:
+        reading.iterator = None
+        reading.is_ahead = reading.is_full = False
+        reading.lag_ms = reading.leased_until_ms = 0
+        reading.idle_until_ms = known.lease_ends_ms
+
+    def _go_to(self, reading: ShardReading, known: Checkpoint) -> None:
+        if known.record_id is not None and is_after(known.record_id, reading.position):
+            reading.position = known.record_id
+
+    async def _has_lease(self, reading: ShardReading) -> bool:
+        """Ask for the lease, if this reader does not have it. A reader that gets it goes on from
+        the checkpoint, which may be ahead of it."""
+        now_ms = self._io.now_ms()
+        if reading.leased_until_ms > now_ms + _MARGIN_MS:
+            return True
+        until_ms = now_ms + self._settings.lease_ms
+        known = await self._checkpoints.lease(reading.shard_id, self._settings.owner, until_ms)
+        if self._is_of_another(known):
+            self._go_to(reading, known)
+            self._stand_by(reading, known)
+            return False
+        if not reading.is_ahead:
+            reading.saved_ms = now_ms
+        reading.leased_until_ms = until_ms
+        if known.record_id is not None and is_after(known.record_id, reading.position):
+            reading.position, reading.iterator = known.record_id, None
+            return False
+        return True
+
+    async def _process(self, reading: ShardReading, page: StreamPage) -> None:
+        result = await process_batch(self._work, page.batch)
+        if result.failed:
+            raise StorageUnavailable(f"{len(result.failed)} records were not dealt with")
+        self.progress.add(result)
+        reading.is_ahead = True
+
+    def _advance(self, reading: ShardReading, page: StreamPage) -> None:
+        now_ms = self._io.now_ms()
+        at_ms = now_ms if page.last_ms is None else page.last_ms
+        reading.position = page.last_id or reading.position
+        reading.iterator = page.following
+        reading.has_ended = page.following is None
+        reading.lag_ms = max(0, now_ms - at_ms)
+        reading.is_full = page.records >= _FULL_PAGE
+        reading.failures = 0
+        # A record that was written after this reader began is beyond what it is to catch up with.
+        if page.records == 0 or at_ms > self._began_ms:
+            reading.empty_pages += 1
+        else:
+            reading.empty_pages = 0
+
+    def _is_save_due(self, reading: ShardReading) -> bool:
+        return self._io.now_ms() >= reading.saved_ms + _CHECKPOINT_MS
+
+    async def _save(self, reading: ShardReading, until_ms: int) -> None:
+        """Write the checkpoint, which renews the lease. A reader that has lost its lease reads on
+        from the checkpoint of the reader that has it."""
+        checkpoint = Checkpoint(reading.position, self._settings.owner, until_ms)
+        if await self._checkpoints.save(reading.shard_id, checkpoint):
+            self.progress.checkpoints += 1
+            reading.leased_until_ms = until_ms
+        else:
+            reading.leased_until_ms = 0
+            reading.iterator = None
+        reading.saved_ms = self._io.now_ms()
+        reading.is_ahead = False
+
+    def _end(self, reading: ShardReading) -> None:
+        """Leave a shard that has ended, and look for its children at once."""
+        del self.progress.shards[reading.shard_id]
+        self._ended.add(reading.shard_id)
+        self._discovery_ms = 0
+
+    async def _release(self, reading: ShardReading) -> None:
+        """Save what was dealt with and end the lease, so that another reader need not wait."""
+        if not reading.is_ahead and reading.leased_until_ms <= self._io.now_ms():
+            return
+        try:
+            await self._save(reading, 0)
+        except StorageUnavailable as error:
+            self._fail(f"Shard {reading.shard_id} has an old checkpoint", error)
+
+    def _fail(self, what: str, error: StorageUnavailable) -> None:
+        """Go on after a failure that may pass, and end with one that does not."""
+        self.progress.failures += 1
+        if not error.retryable:
+            raise error
+        logger.warning("%s: %s", what, error)
+
+
+def is_after(record_id: str, other: str | None) -> bool:
+    """Whether a record comes later in its shard than another. Ids are numbers of any length."""
+    return other is None or int(record_id) > int(other)

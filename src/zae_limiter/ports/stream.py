@@ -1,0 +1,89 @@
+"""This module is the port to a store's stream of changes, and to the checkpoints of its readers.
+
+A stream consists of shards. Each is a list of records in order; a shard that has ended has
+children, and the changes of an item go on in one of those. So a reader that reads a shard in order,
+and its children after it, sees the changes of each item in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol, runtime_checkable
+
+from ..core.changes import ChangeBatch
+
+
+class IteratorExpired(Exception):
+    """An iterator can be used no more: a new one has to be asked for."""
+
+
+class StreamShard(NamedTuple):
+    """A stream shard, and the shard whose records come before its own."""
+
+    shard_id: str
+    parent_id: str | None = None
+
+
+class StreamPage(NamedTuple):
+    """A stream page is what one read of a shard found.
+
+    `records` counts all records, also those that tell nothing. `last_id` and `last_ms` are id and
+    time of the last one; None when there was none. `following` is the iterator of the next page;
+    None when the shard has ended.
+    """
+
+    batch: ChangeBatch
+    records: int
+    last_id: str | None
+    last_ms: int | None
+    following: str | None
+
+
+class ChangeStream(Protocol):
+    """The role of a stream of changes."""
+
+    async def shards(self) -> Sequence[StreamShard]:
+        """Return all shards that the stream still keeps."""
+
+    async def begin(self, shard_id: str, after_id: str | None) -> str | None:
+        """Return an iterator that starts after a record, or at the oldest record that is kept. A
+        record that is kept no more counts as none. None when the whole shard is kept no more."""
+
+    async def read(self, iterator: str) -> StreamPage:
+        """Return the next page. Raises `IteratorExpired`."""
+
+
+class Checkpoint(NamedTuple):
+    """A checkpoint says how far a shard has been read, and which reader has the lease of it.
+
+    Every record up to `record_id` has been dealt with. `owner` reads the shard until
+    `lease_ends_ms`; after that any reader may. A lease only saves work: two readers of the
+    same records change nothing twice.
+    """
+
+    record_id: str | None = None
+    owner: str = ""
+    lease_ends_ms: int = 0
+
+
+class Checkpoints(Protocol):
+    """The role of the checkpoints of a stream, one for each shard."""
+
+    async def read(self, shard_id: str) -> Checkpoint:
+        """Return the checkpoint as of the last write; an empty one when there is none."""
+
+    async def lease(self, shard_id: str, owner: str, until_ms: int) -> Checkpoint:
+        """Make `owner` the owner until then, unless another reader's lease has not ended yet.
+        Return the checkpoint as it is afterwards."""
+
+    async def save(self, shard_id: str, checkpoint: Checkpoint) -> bool:
+        """Replace the checkpoint, if its owner has not changed and it does not go back. Return
+        whether it was."""
+
+
+@runtime_checkable
+class StreamedStore(Protocol):
+    """An optional role: a store whose usage is counted by a reader of its stream."""
+
+    async def has_reader(self) -> bool:
+        """Whether anything shows that a reader is or was at work: a checkpoint, or a Lambda."""

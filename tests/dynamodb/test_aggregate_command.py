@@ -1,0 +1,207 @@
+"""`zae-limiter aggregate` on the real stream of a table, in processes that come and go."""
+
+from __future__ import annotations
+
+import random
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from tests.servers.tables import OwnTable
+from zae_limiter import SyncRateLimiter, SyncRepository
+from zae_limiter.cli import cli
+from zae_limiter.core.windows import WINDOW_TYPES
+
+from .aggregators import Aggregator, wait_until
+from .books import Account
+from .stream_client import LIMITS, NAMESPACE, RESOURCE
+from .stream_reading import read_stream
+from .test_stream import snapshots_of, totals, use
+
+
+@pytest.fixture
+def repository(table: OwnTable) -> Iterator[SyncRepository]:
+    with SyncRepository.open(NAMESPACE, url=table.url) as opened:
+        opened.set_resource_defaults(RESOURCE, LIMITS)
+        opened.create_entity("org")
+        for child in ("child-1", "child-2"):
+            opened.create_entity(child, parent_id="org", cascade=True)
+        yield opened
+
+
+def charge(repository: SyncRepository, times: int) -> None:
+    limiter = SyncRateLimiter(repository)
+    for _ in range(times):
+        with limiter.acquire("alone", RESOURCE, {"rpm": 1}):
+            pass
+
+
+def counted(repository: SyncRepository) -> int:
+    return sum(each.total_events for each in snapshots_of(repository, "daily"))
+
+
+def checkpoints(table: OwnTable) -> list[dict[str, Any]]:
+    return [item for item in table.items() if item["PK"]["S"] == "_/STREAM#"]
+
+
+class Use(threading.Thread):
+    """Four client processes at work, and their books at the end."""
+
+    def __init__(self, table: OwnTable, folder: Path, steps: int) -> None:
+        super().__init__()
+        self._task = (table, folder, steps)
+        self.account: Account | None = None
+
+    def run(self) -> None:
+        self.account = use(*self._task)
+
+
+def check_killed_readers(
+    table: OwnTable, repository: SyncRepository, folder: Path, steps: int, seed: int
+) -> int:
+    """Two readers at a time count while clients work; one is killed again and again."""
+    chance = random.Random(seed)
+    clients = Use(table, folder, steps)
+    readers = [Aggregator(table, folder), Aggregator(table, folder)]
+    clients.start()
+    kills = 0
+    try:
+        while clients.is_alive():
+            time.sleep(chance.uniform(1.0, 3.0))
+            victim = chance.randrange(2)
+            assert readers[victim].end(signal.SIGKILL) == -signal.SIGKILL, readers[victim].errors()
+            readers[victim] = Aggregator(table, folder)
+            kills += 1
+        # Until it prints, a process is still importing, and SIGTERM ends it as any other.
+        wait_until(lambda: all(reader.lines() for reader in readers), "the readers start")
+        assert [reader.end() for reader in readers] == [0, 0]
+    finally:
+        for reader in readers:
+            reader.process.kill()
+        clients.join()
+    release_leases(table)
+    last = Aggregator(table, folder, "--once")
+    assert last.wait() == 0, last.errors()
+    account = clients.account
+    assert account is not None
+    for window in WINDOW_TYPES:
+        assert +totals(snapshots_of(repository, window)) == +account.charged, window
+    return kills
+
+
+def release_leases(table: OwnTable) -> None:
+    """Let the leases of killed readers be over, as half a minute would."""
+    for item in checkpoints(table):
+        table.call("PutItem", Item={**item, "lease_ends_ms": {"N": "0"}})
+
+
+def test_usage_is_exact_with_two_readers_of_which_one_is_killed_repeatedly(
+    table: OwnTable, repository: SyncRepository, tmp_path: Path
+) -> None:
+    assert check_killed_readers(table, repository, tmp_path, steps=600, seed=1) > 0
+
+
+@pytest.mark.slow
+def test_usage_of_20000_steps_is_exact_with_two_readers_killed_repeatedly(
+    table: OwnTable, repository: SyncRepository, tmp_path: Path
+) -> None:
+    assert check_killed_readers(table, repository, tmp_path, steps=20_000, seed=2) > 5
+
+
+def test_a_reader_that_catches_up_once_exits_with_everything_counted(
+    table: OwnTable, repository: SyncRepository, tmp_path: Path
+) -> None:
+    charge(repository, 25)
+    reader = Aggregator(table, tmp_path, "--once", "--windows", "daily")
+    assert reader.wait() == 0, reader.errors()
+    assert reader.lines()[-1]["ended"] is True
+    assert counted(repository) == 25
+    assert not snapshots_of(repository, "hourly")
+    again = Aggregator(table, tmp_path, "--once", "--windows", "daily")
+    assert again.wait() == 0
+    assert again.lines()[-1]["processed"] == 0
+    assert counted(repository) == 25
+
+
+def test_an_idle_table_is_not_written_to(
+    table: OwnTable, repository: SyncRepository, tmp_path: Path
+) -> None:
+    charge(repository, 5)
+    readers = [Aggregator(table, tmp_path), Aggregator(table, tmp_path)]
+    try:
+        wait_until(lambda: bool(checkpoints(table)), "a reader counts")
+        wait_until(lambda: "record_id" in checkpoints(table)[0], "a checkpoint is written")
+        before, image = len(read_stream(table)[1]), table.dump()
+        time.sleep(8)
+        assert len(read_stream(table)[1]) == before
+        assert table.dump() == image
+    finally:
+        codes = [reader.end() for reader in readers]
+    assert codes == [0, 0]
+    assert counted(repository) == 5
+
+
+def test_a_terminated_reader_saves_its_place_and_gives_back_its_lease(
+    table: OwnTable, repository: SyncRepository, tmp_path: Path
+) -> None:
+    charge(repository, 5)
+    reader = Aggregator(table, tmp_path)
+    wait_until(reader.has_counted, "the reader counts")
+    assert reader.end(signal.SIGTERM) == 0
+    (checkpoint,) = checkpoints(table)
+    assert checkpoint["lease_ends_ms"]["N"] == "0"
+    charge(repository, 3)
+    following = Aggregator(table, tmp_path, "--once")
+    assert following.wait() == 0
+    assert following.lines()[-1]["processed"] < 8
+    assert counted(repository) == 8
+
+
+def test_an_interrupted_reader_exits_with_130_after_saving_its_place(
+    table: OwnTable, repository: SyncRepository, tmp_path: Path
+) -> None:
+    charge(repository, 5)
+    reader = Aggregator(table, tmp_path)
+    wait_until(reader.has_counted, "the reader counts")
+    assert reader.end(signal.SIGINT) == 130
+    assert "record_id" in checkpoints(table)[0]
+    assert "Traceback" not in reader.errors()
+
+
+def test_only_one_of_two_readers_does_the_work(
+    table: OwnTable, repository: SyncRepository, tmp_path: Path
+) -> None:
+    readers = [Aggregator(table, tmp_path), Aggregator(table, tmp_path)]
+    done: Counter[int] = Counter()
+    try:
+        charge(repository, 40)
+        wait_until(lambda: counted(repository) == 40, "all is counted")
+        time.sleep(2)
+    finally:
+        for number, reader in enumerate(readers):
+            assert reader.end() == 0, reader.errors()
+            done[number] = reader.lines()[-1]["processed"]
+    assert min(done.values()) == 0
+    assert sum(done.values()) >= 40
+
+
+def test_the_usage_commands_say_when_nothing_counts(
+    table: OwnTable, repository: SyncRepository, tmp_path: Path
+) -> None:
+    charge(repository, 1)
+    store = ("--url", table.url, "-N", NAMESPACE)
+    for command in ("list", "summary"):
+        answer = CliRunner().invoke(cli, ["usage", command, "-e", "alone", *store])
+        assert "nothing counts it" in answer.output
+    assert Aggregator(table, tmp_path, "--once").wait() == 0
+    answer = CliRunner().invoke(cli, ["usage", "list", "-e", "alone", *store])
+    assert RESOURCE in answer.output
+    answer = CliRunner().invoke(cli, ["usage", "list", "-e", "hot", *store])
+    assert answer.output == "No usage found\n"
