@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from tests.servers.tables import OwnTable
+from tests.support.aggregators import Aggregator, wait_until
+from tests.support.books import Account
+from tests.support.servers.tables import OwnTable
+from tests.support.stream_client import LIMITS, NAMESPACE, RESOURCE
+from tests.support.stream_reading import read_stream
 from zae_limiter import SyncRateLimiter, SyncRepository
 from zae_limiter.cli import cli
 from zae_limiter.core.windows import WINDOW_TYPES
 
-from .aggregators import Aggregator, wait_until
-from .books import Account
-from .stream_client import LIMITS, NAMESPACE, RESOURCE
-from .stream_reading import read_stream
 from .test_stream import snapshots_of, totals, use
 
 

@@ -13,9 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.servers.tables import OwnTable
-
-from .crowd import ROOT
+from tests.support.servers.tables import OwnTable
+from tests.support.table_crowd import ROOT
 
 PATIENCE_S = 120
 

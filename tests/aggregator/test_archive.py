@@ -1,0 +1,130 @@
+"""Audit events that TTL removed are archived once; events that somebody deleted are not."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import time
+from typing import Any
+
+import pytest
+
+from tests.support.aggregators import Aggregator
+from tests.support.lambda_events import EXPIRED, audit_record
+from tests.support.s3_bucket import Bucket
+from tests.support.servers.processes import Server
+from tests.support.servers.tables import OwnTable, own_table
+from zae_limiter.backends.dynamodb.stream_records import decode_records
+from zae_limiter.flows.stream.archive import by_day, pack
+from zae_limiter_aggregator.archiver import archive_audit_events
+
+_TTL_PATIENCE_S = 150
+
+
+def objects(records: list[dict[str, Any]]) -> dict[str, bytes]:
+    removals = decode_records(records).removals
+    return dict(pack(day, expired) for day, expired in by_day(removals).items())
+
+
+def test_a_batch_makes_one_object_for_each_day_of_its_events() -> None:
+    made = objects(
+        [
+            audit_record(100, timestamp="2024-03-09T23:59:59Z"),
+            audit_record(9, timestamp="2024-03-09T10:00:00Z"),
+            audit_record(101, timestamp="2024-03-10T00:00:00Z"),
+        ]
+    )
+    assert list(made) == [
+        "audit/year=2024/month=03/day=09/audit-9-100.jsonl.gz",
+        "audit/year=2024/month=03/day=10/audit-101-101.jsonl.gz",
+    ]
+    lines = gzip.decompress(made[min(made)]).decode().splitlines()
+    assert [json.loads(line)["event_id"] for line in lines] == ["event-9", "event-100"]
+    assert json.loads(lines[0]) == {
+        "event_id": "event-9",
+        "entity_id": "key-1",
+        "action": "limits_set",
+        "timestamp": "2024-03-09T10:00:00Z",
+        "principal": "admin",
+        "resource": "gpt-4",
+        "details": {"limits": ["rpm"]},
+        "namespace_id": "ns-1",
+    }
+
+
+def test_a_batch_in_another_order_and_with_repeats_makes_equal_bytes() -> None:
+    records = [audit_record(number) for number in range(1, 30)]
+    again = [*reversed(records), *records[:5]]
+    assert objects(records) == objects(again)
+
+
+def test_events_that_were_deleted_by_hand_are_not_archived() -> None:
+    by_hand = {"type": "Service", "principalId": "somebody"}
+    assert objects([audit_record(1, by_hand), audit_record(2, None)]) == {}
+    in_boto3s_case = {"Type": EXPIRED["type"], "PrincipalId": EXPIRED["principalId"]}
+    assert len(objects([audit_record(3, in_boto3s_case)])) == 1
+
+
+def test_an_event_with_a_damaged_time_is_filed_under_the_day_it_went() -> None:
+    (key,) = objects([audit_record(1, timestamp="yesterday")])
+    assert key.startswith("audit/year=2024/month=06/day=10/")
+
+
+@pytest.mark.usefixtures("deployed")
+def test_objects_are_put_with_their_type_and_encoding(bucket: Bucket) -> None:
+    records = [audit_record(1), audit_record(2)]
+    assert archive_audit_events(records, "archive") == (2, frozenset())
+    assert archive_audit_events(records, "archive") == (2, frozenset())
+    assert bucket.puts == 2
+    ((path, headers),) = bucket.headers.items()
+    assert path == "/archive/audit/year%3D2024/month%3D03/day%3D09/audit-1-2.jsonl.gz"
+    assert headers["content-type"] == "application/x-ndjson"
+    assert headers["content-encoding"].startswith("gzip")
+
+
+@pytest.mark.usefixtures("deployed")
+def test_a_put_that_fails_names_its_records(bucket: Bucket) -> None:
+    bucket.fails = True
+    records = [audit_record(1), audit_record(2)]
+    assert archive_audit_events(records, "archive") == (0, frozenset({"1", "2"}))
+
+
+def has_expired(table: OwnTable) -> bool:
+    return not [item for item in table.items() if "/AUDIT#" in item["PK"]["S"]]
+
+
+@pytest.mark.slow
+def test_events_that_a_server_expires_are_archived_and_deleted_ones_are_not(
+    extenddb: Server, bucket: Bucket, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    assert extenddb.access_key is not None
+    assert extenddb.secret_key is not None
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", extenddb.access_key)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", extenddb.secret_key)
+    monkeypatch.setenv("AWS_REGION", extenddb.region)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", extenddb.region)
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", bucket.url)
+    with own_table(extenddb) as table:
+        _expire_one_delete_one(table)
+        reader = Aggregator(table, tmp_path, "--once", "--archive-bucket", "archive")
+        assert reader.wait() == 0, reader.errors()
+        assert reader.lines()[-1]["events_archived"] == 1
+    assert [line["event_id"] for line in bucket.lines()] == ["event-1"]
+
+
+def _expire_one_delete_one(table: OwnTable) -> None:
+    table.call(
+        "UpdateTimeToLive",
+        TimeToLiveSpecification={"Enabled": True, "AttributeName": "ttl"},
+    )
+    expires_at_s = str(int(time.time()) - 60)
+    for number in (1, 2):
+        image = audit_record(number)["dynamodb"]["OldImage"]
+        ttl = {"ttl": {"N": expires_at_s}} if number == 1 else {}
+        table.call("PutItem", Item={**image, **ttl})
+    keys = audit_record(2)["dynamodb"]["Keys"]
+    table.call("DeleteItem", Key=keys)
+    deadline = time.monotonic() + _TTL_PATIENCE_S
+    while not has_expired(table):
+        assert time.monotonic() < deadline, "nothing expired"
+        time.sleep(1)
