@@ -211,10 +211,11 @@ class Follower:
         else:
             self.progress.skipped += page.batch.skipped
         self._advance(reading, page)
-        if reading.is_ahead and (reading.has_ended or self._is_save_due(reading)):
-            await self._save(reading, self._io.now_ms() + self._settings.lease_ms)
         if reading.has_ended:
+            await self._release(reading)
             self._end(reading)
+        elif reading.is_ahead and self._is_save_due(reading):
+            await self._save(reading, self._io.now_ms() + self._settings.lease_ms)
 
     async def _begin(self, reading: ShardReading) -> bool:
         """Go to the checkpoint, unless another reader is at work."""

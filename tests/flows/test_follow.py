@@ -1,0 +1,211 @@
+"""The follower of a stream: order of shards, leases, lost iterators, checkpoints."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import dataclass, field
+
+import pytest
+
+from zae_limiter.core.audit import AuditEvent
+from zae_limiter.core.changes import AuditRemoval, ChangeBatch
+from zae_limiter.core.exceptions import StorageUnavailable
+from zae_limiter.core.usage import UsageAddition
+from zae_limiter.flows.stream.aggregate import StreamSettings
+from zae_limiter.flows.stream.batch import StreamWork
+from zae_limiter.flows.stream.follow import Follower, FollowProgress, FollowSettings, is_after
+from zae_limiter.ports.archive import ArchiveObject
+from zae_limiter.ports.stream import Checkpoint, IteratorExpired, StreamPage, StreamShard
+from zae_limiter.runtime.blocking import run
+from zae_limiter.testing import ManualClock, sync_memory_repository
+
+PAGE = 2
+NOISE = ""
+
+
+@dataclass
+class FakeStream:
+    """Shards in memory. A record is the id of an expired audit event, or noise. Its number is its
+    place in the shard, from 1 on; `failing` names calls that fail, each once."""
+
+    clock: ManualClock
+    parents: dict[str, str | None]
+    records: dict[str, list[str]]
+    closed: set[str] = field(default_factory=set)
+    failing: list[Exception] = field(default_factory=list)
+
+    async def shards(self) -> list[StreamShard]:
+        return [StreamShard(*each) for each in self.parents.items()]
+
+    async def begin(self, shard_id: str, after_id: str | None) -> str | None:
+        return f"{shard_id}:{after_id or 0}"
+
+    async def read(self, iterator: str) -> StreamPage:
+        if self.failing:
+            raise self.failing.pop()
+        shard_id, _, place = iterator.partition(":")
+        first = int(place)
+        found = self.records[shard_id][first : first + PAGE]
+        last = first + len(found)
+        removals = [self._removal(r, first + n + 1) for n, r in enumerate(found) if r != NOISE]
+        is_end = shard_id in self.closed and last == len(self.records[shard_id])
+        return StreamPage(
+            ChangeBatch(removals=tuple(removals)),
+            len(found),
+            str(last) if found else None,
+            self.clock.now_ms() if found else None,
+            None if is_end else f"{shard_id}:{last}",
+        )
+
+    def _removal(self, event_id: str, number: int) -> AuditRemoval:
+        event = AuditEvent(event_id, "2024-01-01T00:00:00Z", "limits_set", "key-1")
+        return AuditRemoval("ns-1", event, True, self.clock.now_ms(), str(number))
+
+
+@dataclass
+class FakeCheckpoints:
+    """Checkpoints in memory, and how often they were written."""
+
+    clock: ManualClock
+    kept: dict[str, Checkpoint] = field(default_factory=dict)
+    writes: int = 0
+
+    async def read(self, shard_id: str) -> Checkpoint:
+        return self.kept.get(shard_id, Checkpoint())
+
+    async def lease(self, shard_id: str, owner: str, until_ms: int) -> Checkpoint:
+        known = await self.read(shard_id)
+        if known.owner in ("", owner) or known.lease_ends_ms < self.clock.now_ms():
+            self.writes += 1
+            self.kept[shard_id] = known._replace(owner=owner, lease_ends_ms=until_ms)
+        return self.kept[shard_id]
+
+    async def save(self, shard_id: str, checkpoint: Checkpoint) -> bool:
+        self.writes += 1
+        if self.kept[shard_id].owner != checkpoint.owner:
+            return False
+        self.kept[shard_id] = checkpoint
+        return True
+
+
+@dataclass
+class FakeArchive:
+    """The ids of archived events in order; fails as often as it is told to."""
+
+    seen: list[str] = field(default_factory=list)
+    failures: int = 0
+
+    async def put(self, archived: ArchiveObject) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise StorageUnavailable("no")
+        lines = gzip.decompress(archived.content).decode().splitlines()
+        self.seen += [json.loads(line)["event_id"] for line in lines]
+
+
+class NoUsage:
+    """No snapshot is asked for here."""
+
+    async def read(self, *query: object) -> tuple[list[object], None]:
+        return [], None
+
+    async def add(self, addition: UsageAddition) -> bool:
+        raise AssertionError(addition)
+
+
+class World:
+    """A stream of two generations of shards, and readers of it."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.stream = FakeStream(
+            self.clock,
+            {"child": "parent", "parent": "gone", "other": None},
+            {"parent": ["a", "b", NOISE, "c"], "child": ["d", NOISE], "other": []},
+            {"parent"},
+        )
+        self.checkpoints = FakeCheckpoints(self.clock)
+        self.archive = FakeArchive()
+
+    def follow(self, owner: str = "me") -> FollowProgress:
+        scope = sync_memory_repository(clock=self.clock).scope
+        work = StreamWork(scope, NoUsage(), StreamSettings(), self.archive)  # type: ignore[arg-type]
+        settings = FollowSettings(owner, once=True)
+        follower = Follower(work, self.stream, self.checkpoints, settings)
+        run(follower.follow(scope.io.signal(), lambda progress: None))
+        return follower.progress
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_a_shard_is_read_after_its_parent_has_been_read_to_the_end(world: World) -> None:
+    progress = world.follow()
+    assert world.archive.seen == ["a", "b", "c", "d"]
+    assert progress.events_archived == 4
+    assert "parent" not in progress.shards
+
+
+def test_a_second_reader_continues_at_the_checkpoints(world: World) -> None:
+    world.follow()
+    world.stream.records["child"] += ["e"]
+    assert world.follow("another").events_archived == 1
+    assert world.archive.seen == ["a", "b", "c", "d", "e"]
+
+
+def test_noise_alone_is_never_written_about(world: World) -> None:
+    world.stream.records = {"parent": [NOISE] * 9, "child": [NOISE] * 9, "other": [NOISE]}
+    world.follow()
+    assert world.checkpoints.writes == 0
+
+
+def test_a_reader_gives_its_leases_back_at_the_end(world: World) -> None:
+    world.follow()
+    assert {each.owner for each in world.checkpoints.kept.values()} == {"me"}
+    assert world.checkpoints.kept["child"].lease_ends_ms == 0
+
+
+def test_a_reader_leaves_a_shard_to_the_owner_of_its_lease(world: World) -> None:
+    until_ms = world.clock.now_ms() + 20_000
+    world.checkpoints.kept["parent"] = Checkpoint("2", "another", until_ms)
+    world.follow()
+    assert world.archive.seen == []
+    world.clock.advance(21)
+    world.follow()
+    assert world.archive.seen == ["c", "d"]
+
+
+@pytest.mark.parametrize("error", [IteratorExpired(), StorageUnavailable("busy")])
+def test_a_lost_page_is_read_again(world: World, error: Exception) -> None:
+    world.stream.failing = [error]
+    world.follow()
+    assert world.archive.seen == ["a", "b", "c", "d"]
+
+
+def test_a_batch_that_fails_is_dealt_with_again_before_what_follows(world: World) -> None:
+    world.archive.failures = 2
+    progress = world.follow()
+    assert world.archive.seen == ["a", "b", "c", "d"]
+    assert progress.failures == 2
+
+
+def test_a_batch_that_fails_for_ever_ends_a_reader_that_runs_once(world: World) -> None:
+    world.archive.failures = 1000
+    with pytest.raises(StorageUnavailable):
+        world.follow()
+    assert world.checkpoints.kept["parent"].record_id is None
+
+
+def test_a_failure_that_will_not_pass_ends_the_reader(world: World) -> None:
+    world.stream.failing = [StorageUnavailable("no credentials", retryable=False)]
+    with pytest.raises(StorageUnavailable, match="no credentials"):
+        world.follow()
+
+
+def test_records_are_compared_by_number() -> None:
+    assert is_after("10", "9")
+    assert not is_after("9", "10")
+    assert is_after("0", None)
