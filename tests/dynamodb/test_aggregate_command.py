@@ -64,17 +64,17 @@ class Use(threading.Thread):
 
 
 def check_killed_readers(
-    table: OwnTable, repository: SyncRepository, folder: Path, steps: int, seed: int
+    table: OwnTable, repository: SyncRepository, folder: Path, steps: int, lifetime_s: float
 ) -> int:
     """Two readers at a time count while clients work; one is killed again and again."""
-    chance = random.Random(seed)
+    chance = random.Random(steps)
     clients = Use(table, folder, steps)
     readers = [Aggregator(table, folder), Aggregator(table, folder)]
     clients.start()
     kills = 0
     try:
         while clients.is_alive():
-            time.sleep(chance.uniform(1.0, 3.0))
+            time.sleep(chance.uniform(lifetime_s, 3 * lifetime_s))
             victim = chance.randrange(2)
             assert readers[victim].end(signal.SIGKILL) == -signal.SIGKILL, readers[victim].errors()
             readers[victim] = Aggregator(table, folder)
@@ -105,14 +105,14 @@ def release_leases(table: OwnTable) -> None:
 def test_usage_is_exact_with_two_readers_of_which_one_is_killed_repeatedly(
     table: OwnTable, repository: SyncRepository, tmp_path: Path
 ) -> None:
-    assert check_killed_readers(table, repository, tmp_path, steps=600, seed=1) > 0
+    assert check_killed_readers(table, repository, tmp_path, steps=600, lifetime_s=1) > 0
 
 
 @pytest.mark.slow
 def test_usage_of_20000_steps_is_exact_with_two_readers_killed_repeatedly(
     table: OwnTable, repository: SyncRepository, tmp_path: Path
 ) -> None:
-    assert check_killed_readers(table, repository, tmp_path, steps=20_000, seed=2) > 5
+    assert check_killed_readers(table, repository, tmp_path, steps=20_000, lifetime_s=5) > 5
 
 
 def test_a_reader_that_catches_up_once_exits_with_everything_counted(
