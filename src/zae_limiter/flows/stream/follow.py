@@ -224,6 +224,7 @@ class Follower:
         if self._is_of_another(known):
             self._stand_by(reading, known)
             return False
+        reading.idle_until_ms = 0
         reading.iterator = await self._stream.begin(reading.shard_id, reading.position)
         if reading.iterator is None:
             self._end(reading)
