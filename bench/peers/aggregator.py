@@ -16,7 +16,7 @@ from typing import Any
 
 def main() -> None:
     """Handle both halves of the records, and tell the CPU time of the second."""
-    from zae_limiter_aggregator.handler import handler  # type: ignore[import-not-found]
+    from zae_limiter_aggregator.handler import handler
 
     warm_up, event = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     context: Any = type("Context", (), {"aws_request_id": "bench", "function_name": "bench"})()
