@@ -34,8 +34,11 @@ class FakeStream:
     records: dict[str, list[str]]
     closed: set[str] = field(default_factory=set)
     failing: list[Exception] = field(default_factory=list)
+    is_unreachable: bool = False
 
     async def shards(self) -> list[StreamShard]:
+        if self.is_unreachable:
+            raise StorageUnavailable("unreachable")
         return [StreamShard(*each) for each in self.parents.items()]
 
     async def begin(self, shard_id: str, after_id: str | None) -> str | None:
@@ -202,6 +205,12 @@ def test_a_batch_that_fails_for_ever_ends_a_reader_that_runs_once(world: World) 
 def test_a_failure_that_will_not_pass_ends_the_reader(world: World) -> None:
     world.stream.failing = [StorageUnavailable("no credentials", retryable=False)]
     with pytest.raises(StorageUnavailable, match="no credentials"):
+        world.follow()
+
+
+def test_a_stream_that_cannot_be_listed_is_not_taken_for_an_empty_one(world: World) -> None:
+    world.stream.is_unreachable = True
+    with pytest.raises(StorageUnavailable, match="unreachable"):
         world.follow()
 
 

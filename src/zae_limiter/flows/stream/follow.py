@@ -28,6 +28,7 @@ _AT_ONCE = 16
 # A page of this many records is probably not the last one.
 _FULL_PAGE = 1000
 _DISCOVERY_MS = 30_000
+_DISCOVERY_RETRY_MS = 1_000
 _CHECKPOINT_MS = 5_000
 # A reader stops working this long before its lease ends: clocks may differ by two seconds.
 _MARGIN_MS = 5_000
@@ -169,6 +170,10 @@ class Follower:
         try:
             shards = await self._stream.shards()
         except StorageUnavailable as error:
+            # Taken for a stream without shards, a reader that runs once would end with success.
+            if self._settings.once:
+                raise
+            self._discovery_ms = now_ms + _DISCOVERY_RETRY_MS
             self._fail("The stream cannot be read", error)
             return
         kept = {shard.shard_id for shard in shards}
