@@ -44,11 +44,12 @@ class Plan:
 
     @classmethod
     def draw(cls, rng: random.Random) -> Plan:
+        tokens = rng.randint(0, 40)
         return cls(
             rng.choice(ENTITIES),
-            {"requests": 1, "tokens": rng.randint(0, 40)},
+            {"requests": 1, "tokens": tokens},
             rng.choice((0, 0, 0, 5)),
-            rng.choice((0, 0, -3, 4)),
+            max(-tokens, rng.choice((0, 0, -3, 4))),
             rng.random() < 0.2,
         )
 
