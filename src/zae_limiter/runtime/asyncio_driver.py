@@ -96,7 +96,10 @@ class _AsyncioSignal:
     async def wait(self, seconds: float | None) -> bool:
         if self._is_set.done():
             return True
-        if seconds is not None and self._clock.pass_time(seconds):
+        if seconds is None:
+            await _end_of(self._is_set)
+            return True
+        if self._clock.pass_time(seconds):
             await asyncio.sleep(0)
             return self._is_set.done()
         try:
