@@ -22,6 +22,8 @@ from ..scope import Scope
 # The part of an item's own write allowance that each write spends, where the store meters writes:
 # a quarter more than it is, so that an item is split before the store throttles it.
 ONE_WRITE_MILLI = 1250
+# An item that can be written so often without a refill may as well count one more write.
+_SPARE_MILLI = 32 * ONE_WRITE_MILLI
 
 
 class LimitsFrom(Enum):
@@ -155,6 +157,15 @@ def paying(intent: Intent, writes: int) -> Intent:
     if intent.takes_milli.get(WCU, cost_milli) == cost_milli:
         return intent
     return intent._replace(takes_milli={**intent.takes_milli, WCU: cost_milli})
+
+
+def paying_if_spare(intent: Intent, bucket: Bucket) -> Intent:
+    """Return the intent of a write in a transaction: it pays for itself only where that cannot be
+    what the transaction fails for."""
+    takes_milli = {name: n for name, n in intent.takes_milli.items() if name != WCU}
+    if WCU in bucket.cells and bucket.cells[WCU].tokens_milli >= _SPARE_MILLI:
+        takes_milli[WCU] = ONE_WRITE_MILLI
+    return intent._replace(takes_milli=takes_milli)
 
 
 def _ttl_seconds(resolution: Resolution, limits: LimitSet, multiplier: int) -> int | None:

@@ -12,18 +12,15 @@ from collections.abc import Sequence
 from ...core.bucket import Bucket, BucketAddress
 from ...core.exceptions import StorageUnavailable
 from ...core.ledger import Entry
-from ...core.planner import Crowded, Intent, Short, plan, plan_create
-from ...core.validation import WCU
+from ...core.planner import Crowded, Short, plan, plan_create
 from ...core.writes import Granted, Outcome, Refused, Write
 from ..scope import Scope
-from .charge import ONE_WRITE_MILLI, Progress, Shortage, Taken, current_items, shortage
+from .charge import Progress, Shortage, Taken, current_items, paying_if_spare, shortage
 from .item import refresh_limits, restamp
 from .send import Addressed, send_all, step_back
 
 # Each lost race means that another client won it; a bound keeps it finite.
 _MAX_ATTEMPTS = 8
-# An item that can be written so often without a refill may as well count this write.
-_SPARE_MILLI = 32 * ONE_WRITE_MILLI
 _Found = dict[BucketAddress, Bucket]
 
 
@@ -74,17 +71,7 @@ def _plan(level: Progress, bucket: Bucket | None) -> Write | Short | Crowded:
     intent = level.charge.intent
     if bucket is None:
         return plan_create(intent, level.operation, level.as_of_ms)
-    return plan(_paying(intent, bucket), bucket, level.operation, level.as_of_ms)
-
-
-def _paying(intent: Intent, bucket: Bucket) -> Intent:
-    """Let the item count this write only if that cannot be what the charge fails for."""
-    if WCU not in intent.takes_milli:
-        return intent
-    if WCU in bucket.cells and bucket.cells[WCU].tokens_milli >= _SPARE_MILLI:
-        return intent
-    takes_milli = {name: n for name, n in intent.takes_milli.items() if name != WCU}
-    return intent._replace(takes_milli=takes_milli)
+    return plan(paying_if_spare(intent, bucket), bucket, level.operation, level.as_of_ms)
 
 
 async def _refusal(

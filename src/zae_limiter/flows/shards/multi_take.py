@@ -19,7 +19,7 @@ from ...core.ledger import Entry, Ledger
 from ...core.planner import plan
 from ...core.validation import WCU
 from ...core.writes import Fill, Granted, Outcome, Refill, Refused, Take
-from ..acquire.charge import ONE_WRITE_MILLI, Progress, Shortage, Taken, shortage
+from ..acquire.charge import Progress, Shortage, Taken, paying_if_spare, shortage
 from ..acquire.send import Addressed, send_all, send_charge, step_back
 from ..acquire.settle import refund
 from ..coalesce.batch import read_items
@@ -35,8 +35,6 @@ _PATIENCE_MS = 10_000
 _RESERVES_PCT = (0, 25, 25, 25)
 # Each lost race means that another client won it; a bound keeps it finite.
 _MAX_ATTEMPTS = 16
-# An item that can be written so often without a refill may as well count this write.
-_SPARE_MILLI = 32 * ONE_WRITE_MILLI
 
 
 async def take_from_several(scope: Scope, progress: Progress) -> Taken | Shortage | None:
@@ -222,10 +220,7 @@ def _plan_part(
     progress: Progress, bucket: Bucket, part: Entry, operation: str
 ) -> Take | Fill | Refill:
     """The write that takes a part which the item had when the request came."""
-    takes_milli = dict(part.charged_milli)
-    if WCU in bucket.cells and bucket.cells[WCU].tokens_milli >= _SPARE_MILLI:
-        takes_milli[WCU] = ONE_WRITE_MILLI
-    intent = progress.charge.intent._replace(takes_milli=takes_milli, acquires=part.acquires)
-    planned = plan(intent, bucket, operation, progress.as_of_ms)
+    intent = progress.charge.intent._replace(takes_milli=part.charged_milli, acquires=part.acquires)
+    planned = plan(paying_if_spare(intent, bucket), bucket, operation, progress.as_of_ms)
     assert isinstance(planned, Take | Fill | Refill), planned
     return planned
