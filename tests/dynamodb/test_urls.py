@@ -57,8 +57,8 @@ def test_the_documented_forms() -> None:
         ("dynamodb://US_EAST/my-stack", "region"),
         ("dynamodb://user@us-east-1/my-stack", "region"),
         ("dynamodb://us-east-1:8000/my-stack", "region"),
-        ("dynamodb://us-east-1/my_stack", "name"),
-        ("dynamodb://us-east-1/my-stack/more", "name"),
+        ("dynamodb://us-east-1/my_stack", "stack"),
+        ("dynamodb://us-east-1/my-stack/more", "stack"),
     ],
 )
 def test_other_forms_are_refused(text: str, field: str) -> None:
@@ -127,7 +127,7 @@ def test_arguments_come_before_the_environment(
         ({"url": "memory://", "endpoint_url": "http://x"}, {}, "endpoint_url", "named by url="),
         ({"url": None, "region": "x"}, {"ZAEL_URL": "memory://"}, "region", "named by ZAEL_URL"),
         ({"url": None, "region": "x y"}, {}, "region", "must be like us-east-1"),
-        ({"url": None, "stack": "a_b"}, {}, "name", "underscores"),
+        ({"url": None, "stack": "a_b"}, {}, "stack", "underscores"),
         ({"url": None, "read_timeout": 0}, {}, "read_timeout", "above 0"),
         ({"url": None, "read_timeout": True}, {}, "read_timeout", "number of seconds"),
         ({"url": "memory://", "connect_timeout": "1"}, {}, "connect_timeout", "number of seconds"),

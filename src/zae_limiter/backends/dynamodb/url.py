@@ -44,7 +44,7 @@ class DynamoUrl(StoreUrl):
         if parts.fragment or len(options) < len(query) or not options.keys() <= _OPTIONS:
             known = ", ".join(sorted(_OPTIONS))
             raise ValidationError("url", text, f"takes each of {known} once, and no fragment")
-        stack = validate_stack_name(unquote(parts.path[1:]))
+        stack = validate_stack_name(unquote(parts.path[1:]), "stack")
         found = cls(text, region, options.get("endpoint_url") or None, stack)
         return found.with_timeouts(*(_seconds(options, name) for name in _TIMEOUTS))
 
