@@ -77,6 +77,7 @@ def leaves(group: click.Group = cli, path: str = "") -> Iterator[tuple[str, clic
 
 
 COMMANDS = dict(leaves())
+ABOUT_NAMESPACES = {"namespace register", *(call[0] for call in REGISTRY)}
 
 
 def argv(call: tuple[str, ...]) -> list[str]:
@@ -203,3 +204,10 @@ def test_the_command_line_runs_as_a_script_and_as_a_module(tmp_path: Path) -> No
         assert done.returncode == 1
         assert done.stderr.startswith("Error: No limiter found")
         assert not done.stdout
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS.keys() - {"demo"}))
+def test_every_command_about_a_store_takes_a_url_or_a_stack(name: str) -> None:
+    options = {text for param in COMMANDS[name].params for text in param.opts}
+    assert {"--url", "--name", "-n", "--region", "--endpoint-url"} <= options
+    assert ("--namespace" in options) is (name != "aggregate" and name not in ABOUT_NAMESPACES)

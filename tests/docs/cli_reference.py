@@ -16,8 +16,10 @@ _HEAD = """\
 Made from the commands' own help by `python -m tests.docs.cli_reference`; a test fails when the two
 differ.
 
-The store is `--url`, else `ZAEL_URL`. Commands that print data take `--json`. Errors go to standard
-error; the exit code is 0 for success, 1 for an error, 2 for wrong usage, 130 after Ctrl-C.
+The store is `--url` (or `ZAEL_URL`), or the DynamoDB table of a stack: `--name` (or `ZAEL_STACK`)
+with `--region` and `--endpoint-url`. An argument counts for more than the environment. Commands
+that print data take `--json`. Errors go to standard error; the exit code is 0 for success, 1 for an
+error, 2 for wrong usage, 130 after Ctrl-C.
 """
 
 

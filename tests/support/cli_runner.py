@@ -19,7 +19,7 @@ class Zael:
         self.url = f"sqlite:///{path}"
 
     def run(self, *args: str, typed: str | None = None) -> Result:
-        environment = {"ZAEL_URL": self.url, "ZAEL_NAMESPACE": None}
+        environment = {"ZAEL_URL": self.url, "ZAEL_STACK": None, "ZAEL_NAMESPACE": None}
         result = CliRunner().invoke(cli, args, input=typed, env=environment)
         expected = result.exception is None or isinstance(result.exception, SystemExit)
         assert expected, f"{args} ended with {result.exception!r}"

@@ -7,7 +7,9 @@ from functools import wraps
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
+from ..backends.dynamodb.url import dynamodb_url
 from ..core.exceptions import ValidationError
 from ..core.limit import Limit
 from ..core.validation import DEFAULT_RESOURCE
@@ -18,12 +20,23 @@ from .target import Target
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_url = click.option(
-    "--url",
-    envvar="ZAEL_URL",
-    show_envvar=True,
-    required=True,
-    help="The store, for example sqlite:///limits.db.",
+_STORE = (
+    click.option(
+        "--url",
+        envvar="ZAEL_URL",
+        show_envvar=True,
+        help="The store, for example sqlite:///limits.db.",
+    ),
+    click.option(
+        "--name",
+        "-n",
+        "stack",
+        envvar="ZAEL_STACK",
+        show_envvar=True,
+        help="The stack, in place of --url: a DynamoDB table of this name.",
+    ),
+    click.option("--region", help="The AWS region of the stack."),
+    click.option("--endpoint-url", help="The endpoint of the stack, if it is not AWS."),
 )
 _namespace = click.option(
     "--namespace",
@@ -34,6 +47,7 @@ _namespace = click.option(
     show_default=True,
     help="The namespace.",
 )
+_TYPED = ParameterSource.COMMANDLINE
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 page_option = click.option(
@@ -54,23 +68,54 @@ config_resource_option = click.option(
 
 
 def store_options(command: Command) -> Callable[..., Any]:
-    """Add `--url` and `--namespace`, given to the command as `target`."""
+    """Add the options that choose a store and a namespace, given to the command as `target`."""
 
     @wraps(command)
-    def with_target(*args: Any, url: str, namespace: str, **options: Any) -> Any:
+    def with_target(*args: Any, namespace: str, **options: Any) -> Any:
+        url = _take_url(options)
         return command(*args, target=Target(url, namespace), **options)
 
-    return _url(_namespace(with_target))
+    return _with_store(_namespace(with_target))
 
 
 def registry_options(command: Command) -> Callable[..., Any]:
-    """Add `--url` alone, for commands about namespaces."""
+    """Add the options that choose a store alone, for commands about namespaces."""
 
     @wraps(command)
-    def with_target(*args: Any, url: str, **options: Any) -> Any:
+    def with_target(*args: Any, **options: Any) -> Any:
+        url = _take_url(options)
         return command(*args, target=Target(url), **options)
 
-    return _url(with_target)
+    return _with_store(with_target)
+
+
+def _with_store(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(_STORE):
+        command = option(command)
+    return command
+
+
+def _take_url(options: dict[str, Any]) -> str:
+    """Take the options of the store out of the others, and return the URL that they mean."""
+    url, stack = options.pop("url"), options.pop("stack")
+    region, endpoint_url = options.pop("region"), options.pop("endpoint_url")
+    given = click.get_current_context().get_parameter_source
+    if url and stack and given("url") != given("stack"):
+        # An argument counts for more than the environment.
+        url, stack = (url, None) if given("url") is _TYPED else (None, stack)
+    if url:
+        if stack and given("stack") is _TYPED:
+            raise click.UsageError("--url and --name both name a store: give one of them.")
+        for option, value in {"--region": region, "--endpoint-url": endpoint_url}.items():
+            if value:
+                raise click.UsageError(f"{option} goes with --name: --url names the store already.")
+        return str(url)
+    if not stack:
+        raise click.UsageError(
+            "Name the store: --url (or ZAEL_URL), such as sqlite:///limits.db,"
+            " or --name (or ZAEL_STACK), such as zae-limiter."
+        )
+    return dynamodb_url(stack, region, endpoint_url)
 
 
 def _read_limits(
