@@ -17,7 +17,8 @@ from click.testing import CliRunner
 
 from tests.support.aggregators import Aggregator, wait_until
 from tests.support.books import Account
-from tests.support.servers.tables import OwnTable
+from tests.support.servers.processes import start
+from tests.support.servers.tables import OwnTable, own_table
 from tests.support.stream_client import LIMITS, NAMESPACE, RESOURCE
 from tests.support.stream_reading import read_stream
 from zae_limiter import SyncRateLimiter, SyncRepository
@@ -210,3 +211,35 @@ def test_the_usage_commands_say_when_nothing_counts(
     assert RESOURCE in answer.output
     answer = CliRunner().invoke(cli, ["usage", "list", "-e", "hot", *store])
     assert answer.output == "No usage found\n"
+
+
+def switch_stream(table: OwnTable, on: bool) -> None:
+    view = {"StreamViewType": "NEW_AND_OLD_IMAGES"} if on else {}
+    table.call("UpdateTable", StreamSpecification={"StreamEnabled": on, **view})
+
+
+@pytest.mark.slow
+def test_usage_is_exact_when_the_stream_is_switched_off_and_on_again(tmp_path: Path) -> None:
+    with (
+        start("dynamodb-local") as server,
+        own_table(server) as table,
+        SyncRepository.open(NAMESPACE, url=table.url) as repository,
+    ):
+        repository.set_resource_defaults(RESOURCE, LIMITS)
+        reader = Aggregator(table, tmp_path)
+        charge(repository, 5)
+        wait_until(lambda: counted(repository) == 5, "the first stream is counted")
+        switch_stream(table, on=False)
+        wait_until(lambda: "no stream" in reader.errors(), "the reader misses the stream")
+        switch_stream(table, on=True)
+        charge(repository, 4)
+        wait_until(lambda: counted(repository) == 9, "the second stream is counted")
+        assert reader.end() == 0
+        assert "has a new stream" in reader.errors()
+        # Nobody reads while another stream takes over.
+        charge(repository, 2)
+        switch_stream(table, on=False)
+        switch_stream(table, on=True)
+        charge(repository, 3)
+        assert Aggregator(table, tmp_path, "--once").wait() == 0
+        assert counted(repository) == 14

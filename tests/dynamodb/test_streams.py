@@ -11,13 +11,20 @@ from tests.support.dynamodb import Runner
 from zae_limiter.backends.dynamodb.checkpoints import DynamoCheckpoints, has_checkpoints
 from zae_limiter.backends.dynamodb.store import DynamoStore
 from zae_limiter.backends.dynamodb.streams import DynamoStream, open_stream
+from zae_limiter.backends.dynamodb.table import Table
 from zae_limiter.backends.dynamodb.wire.client import DynamoClient
 from zae_limiter.backends.dynamodb.wire.errors import ErrorAnswer, exception_of
 from zae_limiter.core.exceptions import InfrastructureNotFoundError, ValidationError
 from zae_limiter.ports.stream import Checkpoint, IteratorExpired
 from zae_limiter.runtime.blocking import run
 
-ARN = "arn:aws:dynamodb:us-east-1:1:table/t/stream/2024-01-01T00:00:00.000"
+MADE_S = 1_704_067_200.0
+TABLE = {
+    "Table": {
+        "CreationDateTime": MADE_S,
+        "StreamSpecification": {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"},
+    }
+}
 
 
 class ScriptedClient:
@@ -37,58 +44,137 @@ class ScriptedClient:
 
 def scripted(*script: dict[str, Any] | str) -> tuple[DynamoStream, ScriptedClient]:
     client = ScriptedClient(*script)
-    return DynamoStream(cast(DynamoClient, client), ARN), client
+    table = Table(cast(DynamoClient, client), "t")
+    return DynamoStream(table, table.client), client
+
+
+def listed(*labels: str) -> dict[str, Any]:
+    return {"Streams": [{"StreamArn": arn(label)} for label in labels]}
+
+
+def arn(label: str) -> str:
+    return f"arn:aws:dynamodb:us-east-1:1:table/t/stream/{label}"
+
+
+def described(*shards: str, view: str = "NEW_AND_OLD_IMAGES", **more: Any) -> dict[str, Any]:
+    """A stream whose shards are each the parent of the next."""
+    family = zip(shards, (None, *shards), strict=False)
+    found = [{"ShardId": s, **({"ParentShardId": p} if p else {})} for s, p in family]
+    return {"StreamDescription": {"Shards": found, "StreamViewType": view, **more}}
+
+
+def shards_of(stream: DynamoStream) -> dict[str, set[str]]:
+    return {shard_id: set(after) for shard_id, after in run(stream.shards())}
 
 
 def test_a_position_that_is_kept_no_more_begins_at_the_oldest_record(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    stream, client = scripted("TrimmedDataAccessException", {"ShardIterator": "oldest"})
-    assert run(stream.begin("shard-1", "17")) == "oldest"
-    kinds = [request["ShardIteratorType"] for request in client.sent]
+    stream, client = scripted(
+        *(TABLE, listed("l1"), described("a")),
+        *("TrimmedDataAccessException", {"ShardIterator": "oldest"}),
+    )
+    run(stream.shards())
+    assert run(stream.begin("l1#a", "17")) == "oldest"
+    kinds = [request["ShardIteratorType"] for request in client.sent[3:]]
     assert kinds == ["AFTER_SEQUENCE_NUMBER", "TRIM_HORIZON"]
+    assert client.sent[3]["StreamArn"] == arn("l1")
     assert "may be lost" in caplog.text
 
 
 def test_a_shard_that_is_kept_no_more_has_no_iterator() -> None:
-    stream, _ = scripted("ResourceNotFoundException")
-    assert run(stream.begin("shard-1", None)) is None
+    stream, _ = scripted(TABLE, listed("l1"), described("a"), "ResourceNotFoundException")
+    run(stream.shards())
+    assert run(stream.begin("l1#a", None)) is None
 
 
 @pytest.mark.parametrize("code", ["ExpiredIteratorException", "TrimmedDataAccessException"])
 def test_an_iterator_that_can_be_used_no_more_is_told_apart(code: str) -> None:
     stream, _ = scripted(code)
     with pytest.raises(IteratorExpired):
-        run(stream.read("old"))
+        run(stream.read("l1#a", "old"))
 
 
 def test_shards_are_listed_page_by_page() -> None:
+    first = described("a", LastEvaluatedShardId="a")
+    second = {"Shards": [{"ShardId": "b", "ParentShardId": "a"}]}
+    second["StreamViewType"] = "NEW_AND_OLD_IMAGES"  # type: ignore[assignment]
+    stream, client = scripted(TABLE, listed("l1"), first, {"StreamDescription": second})
+    assert shards_of(stream) == {"l1#a": set(), "l1#b": {"l1#a"}}
+    assert client.sent[3]["ExclusiveStartShardId"] == "a"
+
+
+def test_streams_are_listed_page_by_page() -> None:
     stream, client = scripted(
-        {"StreamDescription": {"Shards": [{"ShardId": "a"}], "LastEvaluatedShardId": "a"}},
-        {"StreamDescription": {"Shards": [{"ShardId": "b", "ParentShardId": "a"}]}},
+        *(TABLE, {**listed("l1"), "LastEvaluatedStreamArn": arn("l1")}, listed("l2")),
+        *(described("a"), described("b")),
     )
-    assert run(stream.shards()) == [("a", None), ("b", "a")]
-    assert client.sent[1]["ExclusiveStartShardId"] == "a"
+    assert shards_of(stream).keys() == {"l1#a", "l2#b"}
+    assert client.sent[2]["ExclusiveStartStreamArn"] == arn("l1")
 
 
-def test_a_stream_that_is_gone_is_an_error_of_infrastructure() -> None:
+def test_a_stream_of_a_later_label_is_read_after_all_shards_before(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    stream, _ = scripted(
+        *(TABLE, listed("l1"), described("a", "b")),
+        *(TABLE, listed("l2", "l1"), described("a", "b"), described("c", "d")),
+    )
+    run(stream.shards())
+    assert not caplog.text
+    assert shards_of(stream) == {
+        "l1#a": set(),
+        "l1#b": {"l1#a"},
+        "l2#c": {"l1#a", "l1#b"},
+        "l2#d": {"l1#a", "l1#b", "l2#c"},
+    }
+    assert "Table t has a new stream: l2" in caplog.text
+
+
+def test_a_stream_that_is_kept_no_more_has_no_shards() -> None:
+    stream, _ = scripted(TABLE, listed("l1", "l2"), "ResourceNotFoundException", described("b"))
+    assert shards_of(stream) == {"l2#b": set()}
+
+
+def test_a_stream_of_a_deleted_table_of_that_name_has_no_shards() -> None:
+    foreign = described("a", CreationRequestDateTime=MADE_S - 60)
+    own = described("b", CreationRequestDateTime=MADE_S - 0.01)
+    stream, _ = scripted(TABLE, listed("l1", "l2"), foreign, own)
+    assert shards_of(stream) == {"l2#b": set()}
+
+
+def test_a_stream_that_lacks_images_has_no_shards_and_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    poor = {"Table": {**TABLE["Table"], "StreamSpecification": {"StreamViewType": "KEYS_ONLY"}}}
+    stream, _ = scripted(poor, listed("l1"), described("a", view="KEYS_ONLY"))
+    assert shards_of(stream) == {}
+    assert "no stream with both images: KEYS_ONLY" in caplog.text
+
+
+def test_a_stream_that_is_switched_off_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    off = {"Table": {"CreationDateTime": MADE_S}}
+    stream, _ = scripted(*(off, listed("l1"), described("a")) * 2)
+    run(stream.shards())
+    run(stream.shards())
+    assert caplog.text.count("no stream with both images: None") == 1
+
+
+def test_a_table_that_is_gone_is_an_error_of_infrastructure() -> None:
     stream, _ = scripted("ResourceNotFoundException")
     with pytest.raises(InfrastructureNotFoundError):
         run(stream.shards())
 
 
 def test_a_table_whose_stream_lacks_images_is_refused() -> None:
-    table = {"Table": {"StreamSpecification": {"StreamViewType": "KEYS_ONLY"}}}
-
-    class OnlyTable:
-        client, name, io = ScriptedClient(table), "t", None
-
+    answer = {"Table": {"StreamSpecification": {"StreamViewType": "KEYS_ONLY"}}}
+    table = Table(cast(DynamoClient, ScriptedClient(answer)), "t")
     with pytest.raises(ValidationError, match="NEW_AND_OLD_IMAGES"):
-        run(open_stream(cast(Any, OnlyTable()), blocking=True))
+        run(open_stream(table, blocking=True))
 
 
 def test_a_lease_is_kept_from_others_until_it_ends(driver: Runner, store: DynamoStore) -> None:
-    checkpoints = DynamoCheckpoints(store.table, "label")
+    checkpoints = DynamoCheckpoints(store.table)
     now_ms = driver.io.now_ms()
     mine = driver.run(checkpoints.lease("s", "me", now_ms + 60_000))
     assert mine == Checkpoint(None, "me", now_ms + 60_000)
@@ -103,7 +189,7 @@ def test_a_lease_is_kept_from_others_until_it_ends(driver: Runner, store: Dynamo
 def test_a_checkpoint_never_goes_back_and_is_its_owners_alone(
     driver: Runner, store: DynamoStore
 ) -> None:
-    checkpoints = DynamoCheckpoints(store.table, "label")
+    checkpoints = DynamoCheckpoints(store.table)
     assert not driver.run(has_checkpoints(store.table))
     assert not driver.run(store.has_reader())
     driver.run(checkpoints.lease("s", "me", driver.io.now_ms() + 60_000))

@@ -30,7 +30,7 @@ class FakeStream:
     place in the shard, from 1 on; `failing` names calls that fail, each once."""
 
     clock: ManualClock
-    parents: dict[str, str | None]
+    parents: dict[str, set[str]]
     records: dict[str, list[str]]
     closed: set[str] = field(default_factory=set)
     failing: list[Exception] = field(default_factory=list)
@@ -39,16 +39,15 @@ class FakeStream:
     async def shards(self) -> list[StreamShard]:
         if self.is_unreachable:
             raise StorageUnavailable("unreachable")
-        return [StreamShard(*each) for each in self.parents.items()]
+        return [StreamShard(each, frozenset(after)) for each, after in self.parents.items()]
 
     async def begin(self, shard_id: str, after_id: str | None) -> str | None:
-        return f"{shard_id}:{after_id or 0}"
+        return after_id or "0"
 
-    async def read(self, iterator: str) -> StreamPage:
+    async def read(self, shard_id: str, iterator: str) -> StreamPage:
         if self.failing:
             raise self.failing.pop()
-        shard_id, _, place = iterator.partition(":")
-        first = int(place)
+        first = int(iterator)
         found = self.records[shard_id][first : first + PAGE]
         last = first + len(found)
         removals = [self._removal(r, first + n + 1) for n, r in enumerate(found) if r != NOISE]
@@ -58,7 +57,7 @@ class FakeStream:
             len(found),
             str(last) if found else None,
             self.clock.now_ms() if found else None,
-            None if is_end else f"{shard_id}:{last}",
+            None if is_end else str(last),
         )
 
     def _removal(self, event_id: str, number: int) -> AuditRemoval:
@@ -124,7 +123,7 @@ class World:
         self.clock = ManualClock()
         self.stream = FakeStream(
             self.clock,
-            {"child": "parent", "parent": "gone", "other": None},
+            {"child": {"parent"}, "parent": {"gone"}, "other": set()},
             {"parent": ["a", "b", NOISE, "c"], "child": ["d", NOISE], "other": []},
             {"parent"},
         )

@@ -1,8 +1,9 @@
 """This module is the port to a store's stream of changes, and to the checkpoints of its readers.
 
 A stream consists of shards. Each is a list of records in order; a shard that has ended has
-children, and the changes of an item go on in one of those. So a reader that reads a shard in order,
-and its children after it, sees the changes of each item in order.
+children, and the changes of an item go on in one of those. A store's stream may be switched off and
+on again: then its shards come after all shards that were there before. So a reader that reads each
+shard in order, and after those that it follows, sees the changes of each item in order.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ class IteratorExpired(Exception):
 
 
 class StreamShard(NamedTuple):
-    """A stream shard, and the shard whose records come before its own."""
+    """A stream shard, and the shards whose records come before its own."""
 
     shard_id: str
-    parent_id: str | None = None
+    after: frozenset[str] = frozenset()
 
 
 class StreamPage(NamedTuple):
@@ -49,8 +50,8 @@ class ChangeStream(Protocol):
         """Return an iterator that starts after a record, or at the oldest record that is kept. A
         record that is kept no more counts as none. None when the whole shard is kept no more."""
 
-    async def read(self, iterator: str) -> StreamPage:
-        """Return the next page. Raises `IteratorExpired`."""
+    async def read(self, shard_id: str, iterator: str) -> StreamPage:
+        """Return the next page of a shard. Raises `IteratorExpired`."""
 
 
 class Checkpoint(NamedTuple):

@@ -28,11 +28,10 @@ _NOT_BEYOND = Clause(IF="(attribute_not_exists({0}) OR {0} <= {a})")
 
 
 class DynamoCheckpoints:
-    """The checkpoints of one stream."""
+    """The checkpoints of a table's streams."""
 
-    def __init__(self, table: Table, stream_label: str) -> None:
+    def __init__(self, table: Table) -> None:
         self._table = table
-        self._label = stream_label
 
     async def read(self, shard_id: str) -> Checkpoint:
         item = await self._table.get(self._key(shard_id), consistent=True)
@@ -77,7 +76,7 @@ class DynamoCheckpoints:
         return item
 
     def _key(self, shard_id: str) -> Key:
-        return key(pk_stream(), sk_stream_shard(self._label, shard_id))
+        return key(pk_stream(), sk_stream_shard(shard_id))
 
     def _expiry(self) -> Term:
         return _TTL.set(calculate_ttl(self._table.io.now_ms(), _KEPT_S))

@@ -125,9 +125,10 @@ def sk_nsid(namespace_id: str) -> str:
     return f"#NSID#{namespace_id}"
 
 
-def sk_stream_shard(stream_label: str, shard_id: str) -> str:
-    """Return the sort key of the checkpoint of a stream shard."""
-    return f"#SHARD#{stream_label}#{shard_id}"
+def sk_stream_shard(shard_name: str) -> str:
+    """Return the sort key of the checkpoint of a stream shard. The name has the stream's label
+    and the shard's id."""
+    return f"#SHARD#{shard_name}"
 
 
 def gsi1_pk_parent(namespace_id: str, parent_id: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 from ...core.exceptions import InfrastructureNotFoundError, ValidationError
 from ...ports.io import Io
 from ...ports.stream import IteratorExpired, StreamPage, StreamShard
+from .lifecycle import describe_dynamo_table
 from .stream_records import decode_records, label_of, written_ms
 from .table import Table
 from .wire.client import DynamoClient
@@ -27,36 +28,77 @@ BOTH_IMAGES = "NEW_AND_OLD_IMAGES"
 _RECORDS_PER_PAGE = 1000
 # A page holds up to a megabyte, and may take its time.
 _LIMITS = Limits(connect_timeout_s=5, read_timeout_s=20)
+# A stream that was asked for with its table has the table's time, more or less.
+_SAME_MOMENT_S = 1.0
 _TRIMMED = "TrimmedDataAccessException"
 _EXPIRED = {_TRIMMED, "ExpiredIteratorException"}
 
 
 class DynamoStream:
-    """The stream of one table."""
+    """The streams of one table, as one stream of changes.
 
-    def __init__(self, client: DynamoClient, arn: str) -> None:
+    A stream that is switched off keeps its records for a day; one that is switched on again has a
+    new label, and its records come after those of all labels before. A shard is called by label
+    and id.
+    """
+
+    def __init__(self, table: Table, client: DynamoClient) -> None:
+        self._table = table
         self._client = client
-        self._arn = arn
-        self.label = label_of(arn)
+        self._arns: dict[str, str] = {}
+        self._view: str | None = BOTH_IMAGES
 
     async def shards(self) -> list[StreamShard]:
+        described = await _describe(self._table)
+        self._note(await self._list(), _view_of(described))
+        made_s: float = described["CreationDateTime"]
         found: list[StreamShard] = []
+        for label, arn in sorted(self._arns.items()):
+            older = frozenset(shard.shard_id for shard in found)
+            for shard_id, parent_id in await self._shards_of(arn, made_s):
+                after = older if parent_id is None else older | {f"{label}#{parent_id}"}
+                found.append(StreamShard(f"{label}#{shard_id}", after))
+        return found
+
+    async def _list(self) -> dict[str, str]:
+        found: dict[str, str] = {}
         start: dict[str, str] = {}
         while True:
-            said = await self._describe(start)
-            found += [StreamShard(s["ShardId"], s.get("ParentShardId")) for s in said["Shards"]]
+            request = {"TableName": self._table.name, **start}
+            said = await self._client.call("ListStreams", request)
+            found |= {label_of(each["StreamArn"]): each["StreamArn"] for each in said["Streams"]}
+            last = said.get("LastEvaluatedStreamArn")
+            if not last:
+                return found
+            start = {"ExclusiveStartStreamArn": last}
+
+    def _note(self, listed: dict[str, str], view: str | None) -> None:
+        new = sorted(listed.keys() - self._arns.keys())
+        if self._arns and new:
+            logger.warning("Table %s has a new stream: %s", self._table.name, ", ".join(new))
+        if view not in (self._view, BOTH_IMAGES):
+            logger.error("Table %s has no stream with both images: %s", self._table.name, view)
+        self._arns, self._view = listed, view
+
+    async def _shards_of(self, arn: str, made_s: float) -> list[tuple[str, str | None]]:
+        """Return the shards of a stream with their parents: none where the stream is gone, lacks
+        images, or is of a table of this name that was deleted."""
+        found: list[tuple[str, str | None]] = []
+        start: dict[str, str] = {}
+        while True:
+            try:
+                answer = await self._client.call("DescribeStream", {"StreamArn": arn, **start})
+            except ResourceMissing:
+                return []
+            said = answer["StreamDescription"]
+            is_foreign = said.get("CreationRequestDateTime", made_s) < made_s - _SAME_MOMENT_S
+            if is_foreign or said.get("StreamViewType") != BOTH_IMAGES:
+                return []
+            found += [(shard["ShardId"], shard.get("ParentShardId")) for shard in said["Shards"]]
             last = said.get("LastEvaluatedShardId")
             if not last:
                 return found
             start = {"ExclusiveStartShardId": last}
-
-    async def _describe(self, start: dict[str, str]) -> dict[str, Any]:
-        try:
-            answer = await self._client.call("DescribeStream", {"StreamArn": self._arn, **start})
-        except ResourceMissing as error:
-            raise InfrastructureNotFoundError(self._arn, "the stream is gone") from error
-        said: dict[str, Any] = answer["StreamDescription"]
-        return said
 
     async def begin(self, shard_id: str, after_id: str | None) -> str | None:
         if after_id is not None:
@@ -70,7 +112,8 @@ class DynamoStream:
         return await self._iterator(shard_id, {"ShardIteratorType": "TRIM_HORIZON"})
 
     async def _iterator(self, shard_id: str, kind: dict[str, str]) -> str | None:
-        request = {"StreamArn": self._arn, "ShardId": shard_id, **kind}
+        label, _, bare_id = shard_id.partition("#")
+        request = {"StreamArn": self._arns[label], "ShardId": bare_id, **kind}
         try:
             answer = await self._client.call("GetShardIterator", request)
         except ResourceMissing:
@@ -78,7 +121,7 @@ class DynamoStream:
         iterator: str = answer["ShardIterator"]
         return iterator
 
-    async def read(self, iterator: str) -> StreamPage:
+    async def read(self, shard_id: str, iterator: str) -> StreamPage:
         request = {"ShardIterator": iterator, "Limit": _RECORDS_PER_PAGE}
         try:
             answer = await self._client.call("GetRecords", request)
@@ -86,7 +129,7 @@ class DynamoStream:
             if error.code in _EXPIRED:
                 raise IteratorExpired from error
             raise
-        return _page(answer, self.label)
+        return _page(answer, shard_id.partition("#")[0])
 
     async def close(self) -> None:
         """Close the connections. Closing twice does nothing."""
@@ -109,14 +152,26 @@ async def open_stream(
     table: Table, *, blocking: bool, region: str | None = None, endpoint_url: str | None = None
 ) -> DynamoStream:
     """Open the stream of a table. It must have the images before and after each change."""
-    said = (await table.client.call("DescribeTable", {"TableName": table.name}))["Table"]
-    view = said.get("StreamSpecification", {}).get("StreamViewType")
+    view = _view_of(await _describe(table))
     if view != BOTH_IMAGES:
         raise ValidationError(
             "stream", view, f"table {table.name} needs a stream of the view type {BOTH_IMAGES}"
         )
     client = _streams_client(table.io, Access(region, endpoint_url, service=_SERVICE), blocking)
-    return DynamoStream(client, said["LatestStreamArn"])
+    return DynamoStream(table, client)
+
+
+async def _describe(table: Table) -> dict[str, Any]:
+    said = await describe_dynamo_table(table)
+    if said is None:
+        raise InfrastructureNotFoundError(table.name, "the table is gone")
+    return said
+
+
+def _view_of(described: dict[str, Any]) -> str | None:
+    """The view type of the stream that is switched on; None when none is."""
+    view: str | None = described.get("StreamSpecification", {}).get("StreamViewType")
+    return view
 
 
 _SERVICE = "dynamodbstreams"

@@ -1,9 +1,9 @@
 """Following a stream of changes for as long as it goes on, beside other readers.
 
-A shard is read after its parent, and from its checkpoint on. Records that concern this reader are
-dealt with under a lease of the shard, so that readers do not do each other's work. A lease is
-asked for when there is something to do, and renewed by checkpoints, and a checkpoint is written
-only after something was done: an idle table is not written to.
+A shard is read after those that it follows on, and from its checkpoint on. Records that concern
+this reader are dealt with under a lease of the shard, so that readers do not do each other's work.
+A lease is asked for when there is something to do, and renewed by checkpoints, and a checkpoint is
+written only after something was done: an idle table is not written to.
 
 A reader that is killed leaves records dealt with and not in its checkpoint. The next reader deals
 with them again, which changes nothing (`UsageAddition`).
@@ -60,7 +60,6 @@ class ShardReading:
     """
 
     shard_id: str
-    parent_id: str | None
     position: str | None = None
     iterator: str | None = None
     is_ahead: bool = False
@@ -162,7 +161,8 @@ class Follower:
         return is_all_known and all(each.empty_pages >= _EMPTY_PAGES for each in self._due())
 
     async def _discover(self) -> None:
-        """Find shards whose parent has been read, or is kept no more."""
+        """Find shards that follow on none, or only on shards that have been read or are kept no
+        more."""
         now_ms = self._io.now_ms()
         if now_ms < self._discovery_ms:
             return
@@ -179,10 +179,12 @@ class Follower:
         kept = {shard.shard_id for shard in shards}
         self._ended &= kept
         waiting = kept - self._ended
-        for shard_id, parent_id in shards:
-            if shard_id in waiting and parent_id not in waiting:
-                reading = ShardReading(shard_id, parent_id)
-                self.progress.shards.setdefault(shard_id, reading)
+        for shard_id, after in shards:
+            if shard_id in waiting and not after & waiting:
+                self.progress.shards.setdefault(shard_id, ShardReading(shard_id))
+        if not self.progress.shards:
+            # The stream is switched off, and may be switched on again.
+            self._discovery_ms = now_ms + _DISCOVERY_RETRY_MS
 
     async def _together(self, steps: Sequence[Coroutine[Any, Any, None]]) -> None:
         for first in range(0, len(steps), _AT_ONCE):
@@ -207,7 +209,7 @@ class Follower:
         if reading.iterator is None and not await self._begin(reading):
             return
         assert reading.iterator is not None
-        page = await self._stream.read(reading.iterator)
+        page = await self._stream.read(reading.shard_id, reading.iterator)
         self.progress.records += page.records
         if self._work.concerns(page.batch):
             if not await self._has_lease(reading):

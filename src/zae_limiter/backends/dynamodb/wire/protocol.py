@@ -12,7 +12,7 @@ from .errors import ErrorAnswer, lost
 
 _TARGET = "DynamoDB_20120810."
 _STREAMS_TARGET = "DynamoDBStreams_20120810."
-_STREAMS_OPERATIONS = {"DescribeStream", "GetRecords", "GetShardIterator"}
+_STREAMS_OPERATIONS = {"DescribeStream", "GetRecords", "GetShardIterator", "ListStreams"}
 _SHOWN_BODY_CHARS = 200
 
 
