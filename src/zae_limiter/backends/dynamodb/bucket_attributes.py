@@ -36,16 +36,29 @@ _TAKE_STORED = Clause(IF="{0} >= {a}", SET="{0} = {0} - {a}", ADD="{1} {a}")
 _TAKE_WITHIN = Clause(IF="{0} >= {b} AND {0} <= {c}", SET="{0} = {0} - {a}", ADD="{1} {a}")
 _FILL = Clause(IF="{0} >= {a}", SET="{0} = {b}, {1} = {c}")
 _FILL_AND_TAKE = Clause(IF="{0} >= {a}", SET="{0} = {b}, {1} = {c}", ADD="{2} {d}")
-_MAKE_ROOM = Clause(
-    SET="{3} = if_not_exists({2}, {a}), {2} = if_not_exists({1}, {a}),"
-    " {1} = if_not_exists({0}, {a})"
+_REMEMBER = Clause(
+    IF="NOT ({a} IN ({0}, {1}, {2}, {3}))",
+    SET="{3} = if_not_exists({2}, {b}), {2} = if_not_exists({1}, {b}),"
+    " {1} = if_not_exists({0}, {b}), {0} = {a}",
 )
-_REMEMBER = Clause(IF="NOT ({a} IN ({0}, {1}, {2}, {3}))", SET="{0} = {a}")
+_STAMPED = Clause(IF="{0} = {a} AND {1} = {b}")
+_STAMP = (FINGERPRINT, SHARD_COUNT)
+_REFILL_SINCE = Clause(IF="attribute_not_exists({0}) AND {1} <= {a}", SET="{1} = {b}")
 
 
-def remember(operation: str) -> tuple[Term, Term]:
-    """Return the terms that require an operation to be new to the item, and remember it there."""
-    return (_MAKE_ROOM, OPERATIONS, ("",)), (_REMEMBER, OPERATIONS, (operation,))
+def remember(operation: str) -> Term:
+    """Require an operation to be new to the item, and remember it there."""
+    return _REMEMBER, OPERATIONS, (operation, "")
+
+
+def is_stamped(fingerprint: str, shard_count: int) -> Term:
+    """Require the limits and the number of shards that the item was stamped with."""
+    return _STAMPED, _STAMP, (fingerprint, shard_count)
+
+
+def refill_where_all_are_in_force(until_ms: int, now_ms: int) -> Term:
+    """Require that no limit is dormant and the last refill is not newer, and set a new one."""
+    return _REFILL_SINCE, (DORMANT, REFILLED_AT), (until_ms, now_ms)
 
 
 class CellAttributes(NamedTuple):

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...core.bucket import Bucket, BucketAddress, Cell
 from ...core.exceptions import StoredDataError
-from ...core.rates import rate_of
+from ...core.rates import Rate, rate_of
 from ...core.shards import MAX_SHARDS
 from . import schema
 from .bucket_attributes import (
@@ -174,15 +174,21 @@ def _names(text: str) -> frozenset[str]:
 def _decode_cells(item: Item) -> dict[str, Cell]:
     cells = {}
     for name, (tk, cp, ra, rp, tc, rm) in _layout(frozenset(item)):
-        amount, period = int(item[ra]["N"]), int(item[rp]["N"])
-        if amount <= 0 or period <= 0:
+        rate = _rate(item[cp]["N"], amount := item[ra]["N"], period := item[rp]["N"])
+        if rate is None:
             raise ValueError(f"{name} never refills: {ra} is {amount}, {rp} is {period}")
-        tokens, capacity = int(item[tk]["N"]), int(item[cp]["N"])
         consumed = int(item[tc]["N"]) if tc else 0
         remainder = int(item[rm]["N"]) if rm else 0
-        rate = rate_of(capacity, amount, period)
-        cells[name] = Cell(tokens, rate, consumed, remainder)
+        cells[name] = Cell(int(item[tk]["N"]), rate, consumed, remainder)
     return cells
+
+
+# Buckets with the same limit share its rate, so its numbers are read once.
+@lru_cache(maxsize=4096)
+def _rate(capacity_milli: str, amount_milli: str, period_ms: str) -> Rate | None:
+    """Return the rate of a limit, or None if it never refills."""
+    rate = rate_of(int(capacity_milli), int(amount_milli), int(period_ms))
+    return rate if rate.amount_milli > 0 and rate.period_ms > 0 else None
 
 
 @lru_cache(maxsize=1024)

@@ -25,6 +25,8 @@ from .bucket_attributes import (
     CellAttributes,
     cell_attributes,
     cell_numbers,
+    is_stamped,
+    refill_where_all_are_in_force,
     remember,
 )
 from .bucket_codec import bucket_key_text, dormant_text, encode_bucket_item
@@ -46,7 +48,7 @@ def change(
     table_name: str, address: BucketAddress, write: Change, *more: tuple[str, str]
 ) -> Update:
     """Return the parameters of an `UpdateItem`, and `more`. An item that refuses comes back."""
-    terms = [*remember(write.operation), *_terms(write)]
+    terms = [remember(write.operation), *_terms(write)]
     return Update(_fixed(table_name, *more), bucket_key_text(address), terms)
 
 
@@ -69,41 +71,43 @@ def _terms(write: Change) -> Iterable[Term]:
             assert_never(write)
 
 
-def _take(write: Take) -> Iterator[Term]:
-    yield FINGERPRINT.equals(write.fingerprint)
-    yield SHARD_COUNT.equals(write.shard_count)
-    yield REFILLED_AT.at_least(write.refilled_from_ms)
+def _take(write: Take) -> Iterable[Term]:
+    terms = [is_stamped(write.fingerprint, write.shard_count)]
+    terms.append(REFILLED_AT.at_least(write.refilled_from_ms))
     if write.refilled_until_ms is not None:
-        yield REFILLED_AT.at_most(write.refilled_until_ms)
+        terms.append(REFILLED_AT.at_most(write.refilled_until_ms))
     if write.unexpired:
-        yield EXPIRES_AT.is_above_or_absent(write.at_ms // 1000)
+        terms.append(EXPIRES_AT.is_above_or_absent(write.at_ms // 1000))
     floors_milli, roofs_milli = write.floors_milli, write.roofs_milli
     for name, amount_milli in write.takes_milli.items():
         if amount_milli:
             cell, floor_milli = cell_attributes(name), floors_milli[name]
             if name in roofs_milli:
-                yield cell.take_within(amount_milli, floor_milli, roofs_milli[name])
+                terms.append(cell.take_within(amount_milli, floor_milli, roofs_milli[name]))
             elif floor_milli == amount_milli:
-                yield cell.take_stored(amount_milli)
+                terms.append(cell.take_stored(amount_milli))
             else:
-                yield cell.tokens.at_least(floor_milli)
-                yield cell.take(amount_milli)
-    yield from _acquired(write.acquires)
+                terms += cell.tokens.at_least(floor_milli), cell.take(amount_milli)
+    if write.acquires:
+        terms.append(ACQUIRES.add(write.acquires))
+    return terms
 
 
-def _fill(write: Fill) -> Iterator[Term]:
-    yield FINGERPRINT.equals(write.fingerprint)
-    yield SHARD_COUNT.equals(write.shard_count)
-    yield DORMANT.is_absent()
-    yield REFILLED_AT.at_most(write.refilled_by_ms)
-    yield REFILLED_AT.set(write.at_ms)
-    yield EXPIRES_AT.set_or_remove(write.expires_at_s)
-    yield PARENT.set_or_remove(write.parent_id)
-    yield CASCADE.set(write.cascade)
+def _fill(write: Fill) -> Iterable[Term]:
+    terms = [
+        is_stamped(write.fingerprint, write.shard_count),
+        refill_where_all_are_in_force(write.refilled_by_ms, write.at_ms),
+        EXPIRES_AT.set_or_remove(write.expires_at_s),
+        PARENT.set_or_remove(write.parent_id),
+        CASCADE.set(write.cascade),
+    ]
+    floors_milli, takes_milli = write.floors_milli, write.takes_milli
     for name, tokens_milli in write.leaves_milli.items():
-        taken_milli = write.takes_milli.get(name, 0)
-        yield cell_attributes(name).fill(write.floors_milli[name], tokens_milli, taken_milli)
-    yield from _acquired(write.acquires)
+        taken_milli = takes_milli.get(name, 0)
+        terms.append(cell_attributes(name).fill(floors_milli[name], tokens_milli, taken_milli))
+    if write.acquires:
+        terms.append(ACQUIRES.add(write.acquires))
+    return terms
 
 
 def _acquired(acquires: int) -> Iterator[Term]:

@@ -182,10 +182,7 @@ class Form:
     def to_json(self, key: KeyText, values: Sequence[Any]) -> str:
         """Return the parameters of an update, in JSON."""
         pk, sk = key
-        texts = [
-            v if type(v) is int else to_text(v) if type(v) is str else to_json(_other(v))
-            for v in values
-        ]
+        texts = [v if type(v) is int else _as_text(v) for v in values]
         return self._json % (to_text(pk), to_text(sk), *texts)
 
     def fields(self, values: Sequence[Any]) -> dict[str, Any]:
@@ -196,9 +193,13 @@ class Form:
         return {**self._fixed, "ExpressionAttributeValues": dict(filled)}
 
 
-def _other(value: Any) -> Any:
-    """Return a value as its format takes it."""
-    return value if type(value) is bool else to_attribute(value)
+def _as_text(value: Any) -> str:
+    """Return a value that is no number, as its format takes it."""
+    if type(value) is str:
+        return to_text(value)
+    if type(value) is bool:
+        return "true" if value else "false"
+    return to_json(to_attribute(value))
 
 
 _FORMATS: dict[type, str] = {int: '{"N":"%d"}', str: '{"S":%s}', bool: '{"BOOL":%s}'}
