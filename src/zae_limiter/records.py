@@ -75,7 +75,8 @@ class Records:
         resource: str = DEFAULT_RESOURCE,
         principal: str | None = None,
     ) -> None:
-        """Give an entity limits of its own for a resource, or for all resources."""
+        """Give an entity limits of its own for a resource, or for all resources. An empty list
+        deletes them, as `delete_limits` does."""
         await drive(
             stored_limits.set_limits(
                 self.scope, stored_limits.entity_slot(entity_id, resource), limits, principal

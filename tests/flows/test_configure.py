@@ -89,6 +89,21 @@ async def test_set_limits_and_set_config_write_the_same_record(
     assert await limiter.get_resource_defaults("gpt-3") == []
 
 
+async def test_an_entity_that_is_given_no_limits_has_none_of_its_own(
+    limiter: RateLimiter, repository: Repository
+) -> None:
+    await limiter.set_resource_defaults("gpt-4", [TPM])
+    nothing: Any
+    for nothing in ([], ()):
+        await limiter.set_limits("key-1", [RPM], "gpt-4")
+        await limiter.set_limits("key-1", nothing, "gpt-4")
+        assert await limiter.get_limits("key-1", "gpt-4") == []
+        assert await repository.resolve_limits("key-1", "gpt-4") == ([TPM], None, "resource")
+    assert await limiter.list_entities_with_custom_limits("gpt-4") == ([], None)
+    actions = [event.action for event in await limiter.get_audit_events("key-1")]
+    assert actions == ["limits_deleted", "limits_set"] * 2
+
+
 async def test_a_deleted_config_is_gone_and_its_version_counts_on(
     limiter: RateLimiter, repository: Repository
 ) -> None:
@@ -116,7 +131,7 @@ async def test_config_versions_count_every_change_of_eight_threads(world: World)
         repository = (
             SyncRepository.connect(url=world.url)
             if world.is_shared
-            else SyncRepository(world.scope, "default", owns_store=False)
+            else SyncRepository.on_scope(world.scope, "default", owns_store=False)
         )
         with repository:
             for step in range(5):

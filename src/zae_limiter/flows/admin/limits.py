@@ -107,7 +107,11 @@ async def set_config(
 async def set_limits(
     scope: Scope, slot: ConfigSlot, limits: Sequence[Limit], principal: str | None = None
 ) -> None:
-    """Replace the limits stored there."""
+    """Replace the limits stored there. An entity that is given no limits has none of its own any
+    more."""
+    if slot.entity_id is not None and limits in ([], ()):
+        await delete_config(scope, slot, principal)
+        return
     await set_config(scope, slot, LimiterConfig(validate_limits(limits)), principal)
 
 
