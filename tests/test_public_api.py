@@ -126,6 +126,7 @@ def test_methods_that_do_io_are_coroutines() -> None:
         "builder",
         "capabilities",
         "get_cache_stats",
+        "on_scope",
     }
     for owner in (Repository, RateLimiter, Lease):
         for name, method in methods(owner):

@@ -8,7 +8,7 @@ from typing import Any, Self
 from .core.exceptions import ValidationError
 from .core.models import OnUnavailableAction
 from .core.validation import validate_namespace
-from .opening import DEFAULT_NAMESPACE
+from .naming import DEFAULT_NAMESPACE
 
 
 @dataclass(slots=True)
@@ -87,6 +87,18 @@ class BuilderSteps:
     def refusal_cache_ttl(self, seconds: float) -> Self:
         """Choose how long a refusal is remembered."""
         return self._with(refusal_cache_ttl=seconds)
+
+    def refusal_cache_size(self, entries: int) -> Self:
+        """Choose how many refusals are remembered."""
+        return self._with(refusal_cache_size=entries)
+
+    def rejection_cache_ttl(self, seconds: float) -> Self:
+        """Choose how long a refusal is remembered: another name of `refusal_cache_ttl`."""
+        return self._with(rejection_cache_ttl=seconds)
+
+    def rejection_cache_size(self, entries: int) -> Self:
+        """Choose how many refusals are remembered: another name of `refusal_cache_size`."""
+        return self._with(rejection_cache_size=entries)
 
     def on_unavailable(self, value: OnUnavailableAction) -> Self:
         """Store, for all clients, what happens to calls while the store cannot answer."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Self
+from typing import Self, Unpack
 
 from .core.limit import Limit
 from .core.models import (
@@ -18,6 +18,7 @@ from .limiter_base import LimiterBase
 from .records import Records
 from .repository import Repository
 from .runtime.asyncio_driver import drive, in_time
+from .unopened import StackOfLimiter, repository_options, warn_unnamed
 
 
 class RateLimiter(Records, LimiterBase):
@@ -31,16 +32,23 @@ class RateLimiter(Records, LimiterBase):
 
     def __init__(
         self,
-        repository: Repository,
+        repository: Repository | None = None,
         *,
         default_limits: Sequence[Limit] | None = None,
         on_unavailable: OnUnavailable | None = None,
         speculative_writes: bool = True,
+        **stack: Unpack[StackOfLimiter],
     ) -> None:
+        if repository is None:
+            warn_unnamed(type(self).__name__, stack)
+            repository = Repository(**repository_options(stack))
+        elif stack:
+            raise ValueError(f"give repository or {', '.join(sorted(stack))}, not both")
         super().__init__(repository.scope, default_limits, on_unavailable, speculative_writes)
         self.repository = repository
 
     async def __aenter__(self) -> Self:
+        await self.repository.__aenter__()
         return self
 
     async def __aexit__(

@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import Any, TypedDict, cast
 
 from .backends.dynamodb.url import dynamodb_url
 from .backends.store_url import OpenRequest, StoreUrl
 from .backends.urls import parse_url
 from .core.exceptions import ValidationError
-from .core.validation import validate_namespace
-from .flows.acquire.refusal_cache import DEFAULT_REFUSAL_TTL_SECONDS, RefusalCache
+from .flows.acquire.refusal_cache import (
+    DEFAULT_REFUSAL_TTL_SECONDS,
+    MAX_REMEMBERED,
+    RefusalCache,
+)
 from .flows.admin import namespaces
 from .flows.config.cache import ConfigCache
 from .flows.scope import (
@@ -23,6 +26,7 @@ from .flows.scope import (
     Settings,
 )
 from .local.bounded import Bounded
+from .naming import resolve_namespace_name, resolve_stack_name
 from .ports.clock import Clock
 from .ports.io import Io
 from .ports.repository_protocol import (
@@ -32,9 +36,13 @@ from .ports.repository_protocol import (
     ShowsBuckets,
 )
 
-DEFAULT_NAMESPACE = "default"
-DEFAULT_STACK = "zae-limiter"
 MAX_TTL_MULTIPLIER = 1_000_000
+_MOST_REFUSALS = 1_000_000
+# The names that PyPI's zae-limiter 0.17 has for options, and ours.
+_OTHER_NAMES = {
+    "rejection_cache_ttl": "refusal_cache_ttl",
+    "rejection_cache_size": "refusal_cache_size",
+}
 
 
 class ConnectOptions(TypedDict, total=False):
@@ -52,6 +60,9 @@ class ConnectOptions(TypedDict, total=False):
     coalesce: bool
     linger_ms: float
     refusal_cache_ttl: float
+    refusal_cache_size: int
+    rejection_cache_ttl: float | None
+    rejection_cache_size: int | None
     clock: Clock | None
 
 
@@ -75,6 +86,9 @@ DEFAULT_OPTIONS: OpenOptions = {
     "coalesce": True,
     "linger_ms": 0,
     "refusal_cache_ttl": DEFAULT_REFUSAL_TTL_SECONDS,
+    "refusal_cache_size": MAX_REMEMBERED,
+    "rejection_cache_ttl": None,
+    "rejection_cache_size": None,
     "clock": None,
 }
 
@@ -101,7 +115,7 @@ def check_opening(
     if unknown:
         method = "open" if known is OpenOptions else "connect"
         raise TypeError(f"{method}() got an unexpected keyword argument {min(unknown)!r}")
-    options: OpenOptions = {**DEFAULT_OPTIONS, **given}
+    options: OpenOptions = {**DEFAULT_OPTIONS, **_in_our_names(given)}
     _check_number("config_cache_ttl", options["config_cache_ttl"], 86_400)
     check_multiplier(options["bucket_ttl_multiplier"])
     for field in ("coalesce", "create"):
@@ -109,10 +123,24 @@ def check_opening(
             raise ValidationError(field, options[field], "must be true or false")
     _check_number("linger_ms", options["linger_ms"], 1000)
     _check_number("refusal_cache_ttl", options["refusal_cache_ttl"], 60)
+    size = options["refusal_cache_size"]
+    if type(size) is not int or not 0 < size <= _MOST_REFUSALS:
+        reason = f"must be an integer from 1 to {_MOST_REFUSALS}"
+        raise ValidationError("refusal_cache_size", size, reason)
     store = _choose_store(options, os.environ)
-    if namespace is None:
-        namespace = os.environ.get("ZAEL_NAMESPACE") or DEFAULT_NAMESPACE
-    return Opening(store, validate_namespace(namespace), options)
+    return Opening(store, resolve_namespace_name(namespace), options)
+
+
+def _in_our_names(given: ConnectOptions) -> ConnectOptions:
+    """Return the options by our names alone."""
+    named: dict[str, Any] = dict(given)
+    for other, ours in _OTHER_NAMES.items():
+        value = named.pop(other, None)
+        if value is not None:
+            if ours in named:
+                raise ValidationError(other, value, f"is another name of {ours}: give one of them")
+            named[ours] = value
+    return cast(ConnectOptions, named)
 
 
 def _check_number(field: str, value: object, maximum: float) -> None:
@@ -140,8 +168,7 @@ def _choose_store(options: OpenOptions, environment: Mapping[str, str]) -> Store
                 origin = "url=" if url else "ZAEL_URL"
                 raise ValidationError(field, value, f"the store is named by {origin} already")
     else:
-        stack = stack or environment.get("ZAEL_STACK") or DEFAULT_STACK
-        chosen = dynamodb_url(stack, region, endpoint_url)
+        chosen = dynamodb_url(resolve_stack_name(stack), region, endpoint_url)
     return parse_url(chosen).with_timeouts(options["connect_timeout"], options["read_timeout"])
 
 
@@ -159,7 +186,7 @@ async def open_scope(
     except BaseException:
         await (io.close() if store is None else close_store(store, io))
         raise
-    return _first_scope(opening, store, io, record), record.name
+    return first_scope(opening, store, io, record), record.name
 
 
 async def _namespace(
@@ -176,7 +203,7 @@ async def close_store(store: RepositoryProtocol, io: Io) -> None:
     await io.close()
 
 
-def _first_scope(
+def first_scope(
     opening: Opening, store: RepositoryProtocol, io: Io, record: NamespaceRecord
 ) -> Scope:
     options, url = opening.options, opening.store
@@ -195,7 +222,7 @@ def _first_scope(
         LocalState(
             ConfigCache(options["config_cache_ttl"]),
             images=_images(store),
-            refusals=RefusalCache(options["refusal_cache_ttl"]),
+            refusals=RefusalCache(options["refusal_cache_ttl"], options["refusal_cache_size"]),
         ),
     )
 

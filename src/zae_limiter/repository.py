@@ -12,9 +12,9 @@ from .core.models import OnUnavailableAction
 from .flows.admin import capacity, deployment, namespaces
 from .flows.admin import limits as stored_limits
 from .flows.admin.namespaces import register_all
-from .flows.scope import Scope
+from .flows.scope import DEFAULT_TTL_MULTIPLIER, Scope
+from .naming import DEFAULT_NAMESPACE
 from .opening import (
-    DEFAULT_NAMESPACE,
     ConnectOptions,
     OpenOptions,
     check_opening,
@@ -24,6 +24,7 @@ from .opening import (
 from .records import Records
 from .repository_base import RepositoryBase
 from .runtime.asyncio_driver import AsyncioIo, drive
+from .unopened import name_stack, unopened_scope, warn_ensure, warn_unopened
 
 
 async def _close(opened: tuple[Scope, str]) -> None:
@@ -37,6 +38,37 @@ class Repository(Records, RepositoryBase):
     repository = await Repository.open(url="sqlite:///limits.db")
     repository = await Repository.open(stack="my-stack", region="us-east-1")
     """
+
+    def __init__(
+        self,
+        name: str,
+        region: str | None = None,
+        endpoint_url: str | None = None,
+        stack_options: object | None = None,
+        config_cache_ttl: float = 60,
+        *,
+        rejection_cache_ttl: float | None = None,
+        rejection_cache_size: int | None = None,
+        bucket_ttl_multiplier: int = DEFAULT_TTL_MULTIPLIER,
+        _skip_deprecation_warning: bool = False,
+    ) -> None:
+        """Name a stack without opening it. Deprecated: `open` and `builder` replace it."""
+        if not _skip_deprecation_warning:
+            warn_unopened(type(self).__name__)
+        options: ConnectOptions = {
+            "region": region,
+            "endpoint_url": endpoint_url,
+            "config_cache_ttl": config_cache_ttl,
+            "rejection_cache_ttl": rejection_cache_ttl,
+            "rejection_cache_size": rejection_cache_size,
+            "bucket_ttl_multiplier": bucket_ttl_multiplier,
+        }
+        opening = name_stack(name, options)
+        io = AsyncioIo(opening.clock)
+        self._settle(
+            unopened_scope(opening, io, blocking=False), opening.namespace, owns_store=True
+        )
+        self._stack_options = stack_options
 
     @classmethod
     async def open(
@@ -53,15 +85,16 @@ class Repository(Records, RepositoryBase):
         the client waits for DynamoDB; a URL can set them, too.
 
         Configuration is cached for `config_cache_ttl` (60) seconds, and a refusal is remembered for
-        `refusal_cache_ttl` (1). With `coalesce` (True), writes of this process that meet at a
-        bucket item are sent as one; `linger_ms` (0) makes such a batch wait for followers. An
-        unused bucket may expire after `bucket_ttl_multiplier` (7) times the time that it takes to
-        fill. `clock` is for tests.
+        `refusal_cache_ttl` (1), of at most `refusal_cache_size` (10,000) buckets;
+        `rejection_cache_ttl` and `rejection_cache_size` are other names of these. With `coalesce`
+        (True), writes of this process that meet at a bucket item are sent as one; `linger_ms` (0)
+        makes such a batch wait for followers. An unused bucket may expire after
+        `bucket_ttl_multiplier` (7) times the time that it takes to fill. `clock` is for tests.
         """
         opening = check_opening(namespace, options)
         io = AsyncioIo(opening.clock, parallel_helps=not opening.store.is_embedded)
         scope, name = await drive(open_scope(opening, io, blocking=False, create=True), _close)
-        return cls(scope, name, owns_store=True)
+        return cls.on_scope(scope, name, owns_store=True)
 
     @classmethod
     async def connect(
@@ -74,7 +107,7 @@ class Repository(Records, RepositoryBase):
         opening = check_opening(namespace, options, ConnectOptions)
         io = AsyncioIo(opening.clock, parallel_helps=not opening.store.is_embedded)
         scope, name = await drive(open_scope(opening, io, blocking=False, create=False), _close)
-        return cls(scope, name, owns_store=True)
+        return cls.on_scope(scope, name, owns_store=True)
 
     @classmethod
     def builder(cls) -> RepositoryBuilder:
@@ -83,6 +116,8 @@ class Repository(Records, RepositoryBase):
         return RepositoryBuilder()
 
     async def __aenter__(self) -> Self:
+        if self._stack_options is not None:
+            await drive(deployment.create_table(self.scope))
         return self
 
     async def __aexit__(
@@ -116,7 +151,7 @@ class Repository(Records, RepositoryBase):
         scope = self._scope_of(record, multiplier)
         if on_unavailable is not None:
             await drive(stored_limits.set_on_unavailable(scope, on_unavailable))
-        return type(self)(scope, record.name, owns_store=False)
+        return type(self).on_scope(scope, record.name, owns_store=False)
 
     async def register_namespace(self, namespace: str) -> str:
         """Register a name, or find it registered, and return its id."""
@@ -225,6 +260,13 @@ class Repository(Records, RepositoryBase):
         one."""
         await drive(deployment.delete_table(self.scope))
 
+    async def ensure_infrastructure(self) -> None:
+        """Create the table, if the repository was made with stack options. Deprecated: `open` with
+        `create=True` replaces it."""
+        warn_ensure()
+        if self._stack_options is not None:
+            await drive(deployment.create_table(self.scope))
+
     async def get_version_record(self) -> dict[str, Any] | None:
         """Return the versions of the table's parts; None where no client has written them, and for
         stores without a table."""
@@ -260,4 +302,4 @@ class RepositoryBuilder(BuilderSteps):
         except BaseException:
             await first.close()
             raise
-        return Repository(chosen.scope, chosen.namespace_name, owns_store=True)
+        return Repository.on_scope(chosen.scope, chosen.namespace_name, owns_store=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Self
 
 from .core.models import BackendCapabilities, CacheStats
 from .flows.config.cache import ConfigCache
@@ -15,7 +16,19 @@ from .ports.repository_protocol import NamespaceRecord
 class RepositoryBase:
     """A repository is one namespace of a store, with the local state of this process."""
 
-    def __init__(self, scope: Scope, namespace_name: str, *, owns_store: bool) -> None:
+    scope: Scope
+    _namespace_name: str
+    _owns_store: bool
+    _stack_options: object | None = None
+
+    @classmethod
+    def on_scope(cls, scope: Scope, namespace_name: str, *, owns_store: bool) -> Self:
+        """Return a repository on a scope that is open. One that owns the store closes it."""
+        made = cls.__new__(cls)
+        made._settle(scope, namespace_name, owns_store=owns_store)
+        return made
+
+    def _settle(self, scope: Scope, namespace_name: str, *, owns_store: bool) -> None:
         self.scope = scope
         self._namespace_name = namespace_name
         self._owns_store = owns_store

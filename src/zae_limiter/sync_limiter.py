@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Self
+from typing import Self, Unpack
 
 from .core.limit import Limit
 from .core.models import (
@@ -18,6 +18,7 @@ from .limiter_base import LimiterBase
 from .runtime.blocking import run
 from .sync_records import SyncRecords
 from .sync_repository import SyncRepository
+from .unopened import StackOfLimiter, repository_options, warn_unnamed
 
 
 class SyncRateLimiter(SyncRecords, LimiterBase):
@@ -25,16 +26,23 @@ class SyncRateLimiter(SyncRecords, LimiterBase):
 
     def __init__(
         self,
-        repository: SyncRepository,
+        repository: SyncRepository | None = None,
         *,
         default_limits: Sequence[Limit] | None = None,
         on_unavailable: OnUnavailable | None = None,
         speculative_writes: bool = True,
+        **stack: Unpack[StackOfLimiter],
     ) -> None:
+        if repository is None:
+            warn_unnamed(type(self).__name__, stack)
+            repository = SyncRepository(**repository_options(stack))
+        elif stack:
+            raise ValueError(f"give repository or {', '.join(sorted(stack))}, not both")
         super().__init__(repository.scope, default_limits, on_unavailable, speculative_writes)
         self.repository = repository
 
     def __enter__(self) -> Self:
+        self.repository.__enter__()
         return self
 
     def __exit__(

@@ -12,8 +12,9 @@ from .core.models import OnUnavailableAction
 from .flows.admin import capacity, deployment, namespaces
 from .flows.admin import limits as stored_limits
 from .flows.admin.namespaces import register_all
+from .flows.scope import DEFAULT_TTL_MULTIPLIER
+from .naming import DEFAULT_NAMESPACE
 from .opening import (
-    DEFAULT_NAMESPACE,
     ConnectOptions,
     Opening,
     OpenOptions,
@@ -26,6 +27,7 @@ from .repository_base import RepositoryBase
 from .runtime.blocking import BlockingIo, run
 from .runtime.parallel import choose_gather
 from .sync_records import SyncRecords
+from .unopened import name_stack, unopened_scope, warn_ensure, warn_unopened
 
 
 def _blocking_io(opening: Opening, parallel_mode: str) -> Io:
@@ -35,6 +37,36 @@ def _blocking_io(opening: Opening, parallel_mode: str) -> Io:
 
 class SyncRepository(SyncRecords, RepositoryBase):
     """A blocking repository is a `Repository` without await. Threads may share it."""
+
+    def __init__(
+        self,
+        name: str,
+        region: str | None = None,
+        endpoint_url: str | None = None,
+        stack_options: object | None = None,
+        config_cache_ttl: float = 60,
+        parallel_mode: str = "auto",
+        *,
+        rejection_cache_ttl: float | None = None,
+        rejection_cache_size: int | None = None,
+        bucket_ttl_multiplier: int = DEFAULT_TTL_MULTIPLIER,
+        _skip_deprecation_warning: bool = False,
+    ) -> None:
+        """Name a stack without opening it. Deprecated: `open` and `builder` replace it."""
+        if not _skip_deprecation_warning:
+            warn_unopened(type(self).__name__)
+        options: ConnectOptions = {
+            "region": region,
+            "endpoint_url": endpoint_url,
+            "config_cache_ttl": config_cache_ttl,
+            "rejection_cache_ttl": rejection_cache_ttl,
+            "rejection_cache_size": rejection_cache_size,
+            "bucket_ttl_multiplier": bucket_ttl_multiplier,
+        }
+        opening = name_stack(name, options)
+        io = _blocking_io(opening, parallel_mode)
+        self._settle(unopened_scope(opening, io, blocking=True), opening.namespace, owns_store=True)
+        self._stack_options = stack_options
 
     @classmethod
     def open(
@@ -52,15 +84,16 @@ class SyncRepository(SyncRecords, RepositoryBase):
         the client waits for DynamoDB; a URL can set them, too.
 
         Configuration is cached for `config_cache_ttl` (60) seconds, and a refusal is remembered for
-        `refusal_cache_ttl` (1). With `coalesce` (True), writes of this process that meet at a
-        bucket item are sent as one; `linger_ms` (0) makes such a batch wait for followers. An
-        unused bucket may expire after `bucket_ttl_multiplier` (7) times the time that it takes to
-        fill. `clock` is for tests.
+        `refusal_cache_ttl` (1), of at most `refusal_cache_size` (10,000) buckets;
+        `rejection_cache_ttl` and `rejection_cache_size` are other names of these. With `coalesce`
+        (True), writes of this process that meet at a bucket item are sent as one; `linger_ms` (0)
+        makes such a batch wait for followers. An unused bucket may expire after
+        `bucket_ttl_multiplier` (7) times the time that it takes to fill. `clock` is for tests.
         """
         opening = check_opening(namespace, options)
         io = _blocking_io(opening, parallel_mode)
         scope, name = run(open_scope(opening, io, blocking=True, create=True))
-        return cls(scope, name, owns_store=True)
+        return cls.on_scope(scope, name, owns_store=True)
 
     @classmethod
     def connect(
@@ -74,7 +107,7 @@ class SyncRepository(SyncRecords, RepositoryBase):
         opening = check_opening(namespace, options, ConnectOptions)
         io = _blocking_io(opening, parallel_mode)
         scope, name = run(open_scope(opening, io, blocking=True, create=False))
-        return cls(scope, name, owns_store=True)
+        return cls.on_scope(scope, name, owns_store=True)
 
     @classmethod
     def builder(cls) -> SyncRepositoryBuilder:
@@ -83,6 +116,8 @@ class SyncRepository(SyncRecords, RepositoryBase):
         return SyncRepositoryBuilder()
 
     def __enter__(self) -> Self:
+        if self._stack_options is not None:
+            run(deployment.create_table(self.scope))
         return self
 
     def __exit__(
@@ -116,7 +151,7 @@ class SyncRepository(SyncRecords, RepositoryBase):
         scope = self._scope_of(record, multiplier)
         if on_unavailable is not None:
             run(stored_limits.set_on_unavailable(scope, on_unavailable))
-        return type(self)(scope, record.name, owns_store=False)
+        return type(self).on_scope(scope, record.name, owns_store=False)
 
     def register_namespace(self, namespace: str) -> str:
         """Register a name, or find it registered, and return its id."""
@@ -221,6 +256,13 @@ class SyncRepository(SyncRecords, RepositoryBase):
         one."""
         run(deployment.delete_table(self.scope))
 
+    def ensure_infrastructure(self) -> None:
+        """Create the table, if the repository was made with stack options. Deprecated: `open` with
+        `create=True` replaces it."""
+        warn_ensure()
+        if self._stack_options is not None:
+            run(deployment.create_table(self.scope))
+
     def get_version_record(self) -> dict[str, Any] | None:
         """Return the versions of the table's parts; None where no client has written them, and for
         stores without a table."""
@@ -259,4 +301,4 @@ class SyncRepositoryBuilder(BuilderSteps):
         except BaseException:
             first.close()
             raise
-        return SyncRepository(chosen.scope, chosen.namespace_name, owns_store=True)
+        return SyncRepository.on_scope(chosen.scope, chosen.namespace_name, owns_store=True)

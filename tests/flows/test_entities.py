@@ -102,7 +102,7 @@ async def test_one_of_eight_updates_of_one_version_wins(world: World) -> None:
         repository = (
             SyncRepository.connect(url=world.url)
             if world.is_shared
-            else SyncRepository(world.scope, "default", owns_store=False)
+            else SyncRepository.on_scope(world.scope, "default", owns_store=False)
         )
         with repository:
             try:
@@ -128,7 +128,7 @@ async def test_updates_that_expect_no_version_never_fail_and_never_lose_a_field(
         repository = (
             SyncRepository.connect(url=world.url)
             if world.is_shared
-            else SyncRepository(world.scope, "default", owns_store=False)
+            else SyncRepository.on_scope(world.scope, "default", owns_store=False)
         )
         with repository:
             if number % 2:

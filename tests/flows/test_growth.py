@@ -57,7 +57,9 @@ def test_each_acquire_is_one_call_however_many_entities_there_are(entities: int)
         # The memory store would show its buckets. Other processes remember images of them.
         images: Any = Bounded(MAX_IMAGES)
         scope = replace(opened.scope, store=store, local=replace(opened.scope.local, images=images))
-        limiter = SyncRateLimiter(SyncRepository(scope, opened.namespace_name, owns_store=False))
+        limiter = SyncRateLimiter(
+            SyncRepository.on_scope(scope, opened.namespace_name, owns_store=False)
+        )
         acquire_for_all(limiter, entities)
         clock.advance(1)
         store.calls.clear()

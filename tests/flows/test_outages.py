@@ -363,12 +363,14 @@ async def open_impatient(driver: Driver, path: Path) -> Repository:
         io = AsyncioIo()
         store = await SqliteStore.open(str(path), io, create=True, wait_s=0.02)
         record = await namespaces.register(store, io, "default")
-        return Repository(Scope(store, io, record.namespace_id), "default", owns_store=True)
+        return Repository.on_scope(
+            Scope(store, io, record.namespace_id), "default", owns_store=True
+        )
     blocking = BlockingIo()
     opened = run(SqliteStore.open(str(path), blocking, create=True, wait_s=0.02))
     made = run(namespaces.register(opened, blocking, "default"))
     scope = Scope(opened, blocking, made.namespace_id)
-    repository: Any = Awaited(SyncRepository(scope, "default", owns_store=True))
+    repository: Any = Awaited(SyncRepository.on_scope(scope, "default", owns_store=True))
     return repository  # type: ignore[no-any-return]
 
 

@@ -214,7 +214,7 @@ async def test_two_repositories_of_a_namespace_share_no_read_from_before_a_chang
     inner = tight.inner if isinstance(tight, Awaited) else tight
     configs = GatedConfigs(inner.scope.store.configs, gate)
     store = cast(RepositoryProtocol, GatedStore(inner.scope.store, configs))
-    origin = type(inner)(replace(inner.scope, store=store), "tight", owns_store=False)
+    origin = type(inner).on_scope(replace(inner.scope, store=store), "tight", owns_store=False)
     wrapped = cast(Repository, Awaited(origin) if isinstance(tight, Awaited) else origin)
     first, second = await wrapped.namespace("tight"), await wrapped.namespace("tight")
     # Both caches are then of one generation, so that only their repository tells them apart.

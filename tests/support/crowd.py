@@ -229,7 +229,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 def _twin(repository: Repository, scope: Scope) -> Repository:
     inner: Any = repository.inner if isinstance(repository, Awaited) else repository
-    twin = type(inner)(scope, inner.namespace_name, owns_store=False)
+    twin = type(inner).on_scope(scope, inner.namespace_name, owns_store=False)
     return cast(Repository, Awaited(twin)) if isinstance(repository, Awaited) else twin
 
 

@@ -137,7 +137,7 @@ def stranger(repository: Repository, cache_ttl: float = 60) -> Repository:
         images=Bounded(MAX_IMAGES),
     )
     scope: Scope = replace(inner.scope, local=local)
-    twin = type(inner)(scope, inner.namespace_name, owns_store=False)
+    twin = type(inner).on_scope(scope, inner.namespace_name, owns_store=False)
     return cast(Repository, Awaited(twin)) if isinstance(repository, Awaited) else twin
 
 

@@ -35,7 +35,7 @@ class Scene:
         store = origin.scope.store
         self.buckets = SlowBuckets(store.buckets, Gate("blocking"))
         slow = cast(RepositoryProtocol, SlowStore(store, self.buckets))
-        self.repository = SyncRepository(
+        self.repository = SyncRepository.on_scope(
             replace(origin.scope, store=slow), "default", owns_store=True
         )
         self.limiter = SyncRateLimiter(self.repository, default_limits=[LIMIT])

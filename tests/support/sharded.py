@@ -36,7 +36,7 @@ class Bench:
         here = self.repository.scope
         local = replace(here.local, images=Bounded(100), shard_counts=Bounded(100))
         scope = replace(here, local=local)
-        return SyncRateLimiter(SyncRepository(scope, "default", owns_store=False))
+        return SyncRateLimiter(SyncRepository.on_scope(scope, "default", owns_store=False))
 
     def shards(self) -> list[Bucket]:
         """Return all items, read from the store and not from any client's memory."""

@@ -14,7 +14,7 @@ from ..core.exceptions import ValidationError
 from ..core.limit import Limit
 from ..core.validation import DEFAULT_RESOURCE
 from ..flows.admin.audit import MAX_PAGE
-from ..opening import DEFAULT_NAMESPACE
+from ..naming import DEFAULT_NAMESPACE
 from .limit_syntax import FORM, parse_limit
 from .target import Target
 

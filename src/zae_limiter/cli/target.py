@@ -9,7 +9,7 @@ from ..backends.urls import parse_url
 from ..core.exceptions import ValidationError
 from ..core.validation import RESERVED_NAMESPACE
 from ..flows.scope import Scope
-from ..opening import DEFAULT_NAMESPACE
+from ..naming import DEFAULT_NAMESPACE
 from ..runtime.blocking import BlockingIo, run
 from ..sync_repository import SyncRepository
 
@@ -39,7 +39,7 @@ class Target:
         io = BlockingIo()
         store = run(parse_url(self.url).open(io, OpenRequest(create)))
         nowhere = Scope(store, io, RESERVED_NAMESPACE)
-        return SyncRepository(nowhere, RESERVED_NAMESPACE, owns_store=True)
+        return SyncRepository.on_scope(nowhere, RESERVED_NAMESPACE, owns_store=True)
 
     def _require_shared(self) -> None:
         if parse_url(self.url).scheme == "memory":

@@ -22,7 +22,8 @@ ZAELimiterError
 │   └── IncompatibleSchemaError
 └── ValidationError                bad input; names the field, raised before anything is written
     ├── InvalidIdentifierError
-    └── InvalidNameError
+    ├── InvalidNameError
+    └── InvalidModeError           a mode is none of those that exist; a ValueError as well
 """
 
 from __future__ import annotations
@@ -93,6 +94,10 @@ class InvalidIdentifierError(ValidationError):
 
 class InvalidNameError(ValidationError):
     """A limit, resource or namespace name is malformed."""
+
+
+class InvalidModeError(ValidationError, ValueError):
+    """A mode is none of those that exist."""
 
 
 class LeaseExpiredError(RateLimitError):

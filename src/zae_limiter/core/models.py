@@ -154,10 +154,10 @@ class BackendCapabilities:
 class CacheStats:
     """Hits and misses of the configuration cache, and the number of refusals without a call."""
 
-    hits: int
-    misses: int
-    size: int
-    ttl_seconds: float
+    hits: int = 0
+    misses: int = 0
+    size: int = 0
+    ttl_seconds: float = 0
     local_rejections: int = 0
 
     def as_dict(self) -> dict[str, float]:

@@ -227,6 +227,7 @@ class BucketImages(Protocol):
         """Remember that there is no item."""
 
 
+@runtime_checkable
 class RepositoryProtocol(Protocol):
     """A store consists of roles, and of a way to reach and to leave it."""
 

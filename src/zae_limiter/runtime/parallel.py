@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
-from ..core.exceptions import ValidationError
+from ..core.exceptions import InvalidModeError
 
 Gather = Callable[[Sequence[Callable[[], Any]]], list[Any]]
 """A strategy that runs all calls, none of which raises, and returns their results in order."""
@@ -92,7 +92,7 @@ def greenlets(calls: Sequence[Callable[[], Any]]) -> list[Any]:
 def choose_gather(mode: str, *, parallel_helps: bool) -> Gather:
     """Return the strategy for a mode. `auto` chooses by the process and the store."""
     if mode not in PARALLEL_MODES:
-        raise ValidationError("parallel_mode", mode, f"must be one of {', '.join(PARALLEL_MODES)}")
+        raise InvalidModeError("parallel_mode", mode, f"must be one of {', '.join(PARALLEL_MODES)}")
     if mode == "gevent":
         if not _gevent_patched():
             warnings.warn("parallel_mode='gevent' without monkey-patched sockets", stacklevel=2)

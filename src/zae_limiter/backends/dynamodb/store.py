@@ -60,6 +60,35 @@ class DynamoStore:
         A missing table that is not to be made raises `InfrastructureNotFoundError`.
         `blocking` says whether the driver is the blocking one.
         """
+        store = cls.prepare(
+            table_name,
+            io,
+            blocking=blocking,
+            region=region,
+            endpoint_url=endpoint_url,
+            transport=transport,
+            limits=limits,
+        )
+        try:
+            await reach(store.table, Access(region, endpoint_url), create)
+        except BaseException:
+            await store.close()
+            raise
+        return store
+
+    @classmethod
+    def prepare(
+        cls,
+        table_name: str,
+        io: Io,
+        *,
+        blocking: bool,
+        region: str | None = None,
+        endpoint_url: str | None = None,
+        transport: str | None = None,
+        limits: Limits | None = None,
+    ) -> DynamoStore:
+        """Return the store in a table that was not reached yet: nothing is sent."""
         if endpoint_url is not None:
             parse_endpoint(endpoint_url)
         client = open_client(
@@ -70,13 +99,7 @@ class DynamoStore:
             transport=transport,
             limits=limits,
         )
-        store = cls(Table(client, table_name))
-        try:
-            await reach(store.table, Access(region, endpoint_url), create)
-        except BaseException:
-            await store.close()
-            raise
-        return store
+        return cls(Table(client, table_name))
 
     async def create_table(self) -> None:
         """Create the table if there is none, and wait until it can be used."""

@@ -16,6 +16,7 @@ from ..store_url import OpenRequest, StoreUrl, check_store_timeout
 if TYPE_CHECKING:
     from .opening import Creation
     from .store import DynamoStore
+    from .wire.edge import Limits
 
 _REGION = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*", re.ASCII)
 _TIMEOUTS = ("connect_timeout", "read_timeout")
@@ -59,16 +60,32 @@ class DynamoUrl(StoreUrl):
             read_timeout=check_store_timeout("read_timeout", read) or self.read_timeout,
         )
 
-    async def open(self, io: Io, request: OpenRequest) -> DynamoStore:
-        # Imported here: a program that only writes a URL need not wait for the client.
+    def prepare(self, io: Io, *, blocking: bool) -> DynamoStore:
+        """Return the store without reaching its table."""
         from .store import DynamoStore
+
+        return DynamoStore.prepare(
+            self.stack,
+            io,
+            blocking=blocking,
+            region=self.region,
+            endpoint_url=self.endpoint_url,
+            limits=self._limits(),
+        )
+
+    def _limits(self) -> Limits:
         from .wire.edge import Limits
 
         usual = Limits()
-        limits = Limits(
+        return Limits(
             self.connect_timeout or usual.connect_timeout_s,
             self.read_timeout or usual.read_timeout_s,
         )
+
+    async def open(self, io: Io, request: OpenRequest) -> DynamoStore:
+        # Imported here: a program that only writes a URL need not wait for the client.
+        from .store import DynamoStore
+
         return await DynamoStore.open(
             self.stack,
             io,
@@ -76,7 +93,7 @@ class DynamoUrl(StoreUrl):
             region=self.region,
             endpoint_url=self.endpoint_url,
             transport=request.transport,
-            limits=limits,
+            limits=self._limits(),
             create=_creation(request),
         )
 

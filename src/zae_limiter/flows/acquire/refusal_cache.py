@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 
 from ...core.bucket import Bucket, BucketAddress, refill
 from ...core.judge import judge_shards
@@ -35,12 +35,17 @@ class RefusalCache:
     """
 
     ttl_seconds: float = DEFAULT_REFUSAL_TTL_SECONDS
+    max_entries: InitVar[int] = MAX_REMEMBERED
     recalled: int = 0
     corrections: int = 0
-    _short: Bounded[BucketAddress, _Memory] = field(default_factory=lambda: Bounded(MAX_REMEMBERED))
-    _corrected: Bounded[BucketAddress, int] = field(default_factory=lambda: Bounded(MAX_REMEMBERED))
+    _short: Bounded[BucketAddress, _Memory] = field(init=False)
+    _corrected: Bounded[BucketAddress, int] = field(init=False)
     _deleted: int = 0
     _lock: threading.Lock = field(default_factory=new_lock)
+
+    def __post_init__(self, max_entries: int) -> None:
+        self._short = Bounded(max_entries)
+        self._corrected = Bounded(max_entries)
 
     @property
     def is_empty(self) -> bool:

@@ -1,0 +1,41 @@
+"""The records that users see, for imports by path."""
+
+from .core.audit import AuditAction, AuditEvent
+from .core.limit import BucketState, Limit, LimitName
+from .core.models import (
+    BackendCapabilities,
+    CacheStats,
+    ConfigSource,
+    Entity,
+    EntityCapacity,
+    LimiterConfig,
+    LimitStatus,
+    OnUnavailable,
+    OnUnavailableAction,
+    ResourceCapacity,
+    UsageSnapshot,
+    UsageSummary,
+)
+from .core.validation import validate_identifier, validate_resource
+
+__all__ = [
+    "AuditAction",
+    "AuditEvent",
+    "BackendCapabilities",
+    "BucketState",
+    "CacheStats",
+    "ConfigSource",
+    "Entity",
+    "EntityCapacity",
+    "Limit",
+    "LimitName",
+    "LimitStatus",
+    "LimiterConfig",
+    "OnUnavailable",
+    "OnUnavailableAction",
+    "ResourceCapacity",
+    "UsageSnapshot",
+    "UsageSummary",
+    "validate_identifier",
+    "validate_resource",
+]
