@@ -29,13 +29,19 @@ class Records:
         cascade: bool = False,
         metadata: dict[str, str] | None = None,
         principal: str | None = None,
+        *,
+        exist_ok: bool = False,
     ) -> Entity:
-        """Store a new entity. With `cascade` its acquires are charged to its parent too."""
+        """Store a new entity. With `cascade` its acquires are charged to its parent too.
+
+        With `exist_ok` an entity of this id, parent and cascade is returned as it is stored.
+        """
         return await drive(
             entities.create_entity(
                 self.scope,
                 entities.new_entity(entity_id, name, parent_id, cascade, metadata),
                 principal,
+                exist_ok,
             )
         )
 

@@ -69,6 +69,27 @@ async def test_an_entity_with_an_existing_id_is_refused(limiter: RateLimiter, wo
     assert world.dump() == before
 
 
+async def test_an_entity_that_may_exist_is_returned_as_it_is_stored(
+    limiter: RateLimiter, world: World
+) -> None:
+    first = await limiter.create_entity("key-1", "first", "org", True, exist_ok=True)
+    before = world.dump()
+    again = await limiter.create_entity("key-1", "second", "org", True, exist_ok=True)
+    assert again == first
+    assert world.dump() == before
+
+
+@pytest.mark.parametrize(("parent_id", "cascade"), [("other", True), ("org", False), (None, False)])
+async def test_an_entity_that_is_charged_otherwise_is_refused_though_it_may_exist(
+    limiter: RateLimiter, world: World, parent_id: str | None, cascade: bool
+) -> None:
+    await limiter.create_entity("key-1", "first", "org", True)
+    before = world.dump()
+    with pytest.raises(EntityExistsError, match=r"already exists with (parent_id|cascade) "):
+        await limiter.create_entity("key-1", None, parent_id, cascade, exist_ok=True)
+    assert world.dump() == before
+
+
 async def test_an_update_changes_what_it_names_and_counts_the_version(
     limiter: RateLimiter, repository: Repository
 ) -> None:

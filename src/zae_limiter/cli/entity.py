@@ -63,6 +63,7 @@ _metadata_option = click.option(
     "--cascade/--no-cascade", default=False, help="Charge its acquires to its parent too."
 )
 @_metadata_option
+@click.option("--exist-ok", is_flag=True, help="Succeed if it exists with this parent and cascade.")
 @json_option
 @store_options
 def create(
@@ -71,13 +72,14 @@ def create(
     parent_id: str | None,
     cascade: bool,
     metadata: dict[str, str],
+    exist_ok: bool,
     as_json: bool,
     target: Target,
 ) -> None:
     """Store a new entity. The parent need not exist yet."""
     with target.open() as repository:
         created = repository.create_entity(
-            entity_id, display_name, parent_id, cascade, metadata or None
+            entity_id, display_name, parent_id, cascade, metadata or None, exist_ok=exist_ok
         )
     if as_json:
         print_json(asdict(created))

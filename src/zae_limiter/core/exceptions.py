@@ -214,9 +214,10 @@ class EntityNotFoundError(EntityError):
 class EntityExistsError(EntityError):
     """An entity of this id exists already."""
 
-    def __init__(self, entity_id: str) -> None:
+    def __init__(self, entity_id: str, difference: str = "") -> None:
         self.entity_id = entity_id
-        super().__init__(f"Entity '{entity_id}' already exists")
+        self.difference = difference
+        super().__init__(f"Entity '{entity_id}' already exists {difference}".rstrip())
 
 
 class EntityVersionError(EntityError):

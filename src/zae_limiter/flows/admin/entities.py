@@ -34,8 +34,11 @@ def new_entity(
     return Entity(entity_id, name, parent_id, cascade, {} if metadata is None else metadata)
 
 
-async def create_entity(scope: Scope, entity: Entity, principal: str | None) -> Entity:
-    """Store a new entity. Its parent need not exist yet; a cycle is refused."""
+async def create_entity(
+    scope: Scope, entity: Entity, principal: str | None, exist_ok: bool = False
+) -> Entity:
+    """Store a new entity, or return the stored one if it may exist and is charged alike. The
+    parent need not exist yet; a cycle is refused."""
     created = replace(
         entity,
         name=entity.id if entity.name is None else validate_text("name", entity.name),
@@ -59,10 +62,25 @@ async def create_entity(scope: Scope, entity: Entity, principal: str | None) -> 
     )
     if created.parent_id is not None:
         await _check_ancestors(scope, created)
-    if not await scope.store.entities.create(scope.namespace_id, created, event):
-        raise EntityExistsError(created.id)
-    scope.local.config_cache.invalidate(created.id)
-    return created
+    for _ in range(_MAX_ATTEMPTS):
+        if await scope.store.entities.create(scope.namespace_id, created, event):
+            scope.local.config_cache.invalidate(created.id)
+            return created
+        stored = await get_entity(scope, created.id) if exist_ok else None
+        if stored is not None:
+            return _charged_alike(stored, created)
+        if not exist_ok:
+            break
+    raise EntityExistsError(created.id)
+
+
+def _charged_alike(stored: Entity, wanted: Entity) -> Entity:
+    """Return the stored entity if it has the wanted parent and cascade, else refuse."""
+    for field in ("parent_id", "cascade"):
+        was, now = getattr(stored, field), getattr(wanted, field)
+        if was != now:
+            raise EntityExistsError(wanted.id, f"with {field} {was!r}, not {now!r}")
+    return stored
 
 
 async def _check_ancestors(scope: Scope, entity: Entity) -> None:
