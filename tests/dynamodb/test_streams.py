@@ -9,11 +9,14 @@ import pytest
 
 from tests.support.dynamodb import Runner
 from zae_limiter.backends.dynamodb.checkpoints import DynamoCheckpoints, has_checkpoints
+from zae_limiter.backends.dynamodb.pages import Query, read_pages
+from zae_limiter.backends.dynamodb.schema import pk_stream
 from zae_limiter.backends.dynamodb.store import DynamoStore
 from zae_limiter.backends.dynamodb.streams import DynamoStream, open_stream
 from zae_limiter.backends.dynamodb.table import Table
 from zae_limiter.backends.dynamodb.wire.client import DynamoClient
 from zae_limiter.backends.dynamodb.wire.errors import ErrorAnswer, exception_of
+from zae_limiter.backends.dynamodb.wire.values import Item
 from zae_limiter.core.exceptions import InfrastructureNotFoundError, ValidationError
 from zae_limiter.ports.stream import Checkpoint, IteratorExpired
 from zae_limiter.runtime.blocking import run
@@ -67,19 +70,20 @@ def shards_of(stream: DynamoStream) -> dict[str, set[str]]:
     return {shard_id: set(after) for shard_id, after in run(stream.shards())}
 
 
-def test_a_position_that_is_kept_no_more_begins_at_the_oldest_record(
-    caplog: pytest.LogCaptureFixture,
+@pytest.mark.parametrize("code", ["TrimmedDataAccessException", "ValidationException"])
+def test_a_position_that_the_stream_does_not_know_begins_at_the_oldest_record(
+    code: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     stream, client = scripted(
         *(TABLE, listed("l1"), described("a")),
-        *("TrimmedDataAccessException", {"ShardIterator": "oldest"}),
+        *(code, {"ShardIterator": "oldest"}),
     )
     run(stream.shards())
     assert run(stream.begin("l1#a", "17")) == "oldest"
     kinds = [request["ShardIteratorType"] for request in client.sent[3:]]
     assert kinds == ["AFTER_SEQUENCE_NUMBER", "TRIM_HORIZON"]
     assert client.sent[3]["StreamArn"] == arn("l1")
-    assert "may be lost" in caplog.text
+    assert "l1#a is read from its oldest record on" in caplog.text
 
 
 def test_a_shard_that_is_kept_no_more_has_no_iterator() -> None:
@@ -199,3 +203,38 @@ def test_a_checkpoint_never_goes_back_and_is_its_owners_alone(
     assert driver.run(checkpoints.read("s")) == Checkpoint("10", "me", 1)
     assert driver.run(checkpoints.read("other")) == Checkpoint()
     assert driver.run(store.has_reader())
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"record_id": {"S": "abc"}},
+        {"record_id": {"S": ""}},
+        {"record_id": {"S": "²"}},
+        {"record_id": {"S": "-5"}},
+        {"record_id": {"S": "7" * 5000}},
+        {"record_id": {"N": "7"}},
+        {"place": {"N": "7"}},
+        {"place": {"S": "zzz"}},
+        {"owner": {"N": "1"}},
+        {"lease_ends_ms": {"S": "soon"}},
+        {"lease_ends_ms": {"N": "0.5"}},
+        {"owner": {"S": "another"}, "lease_ends_ms": {"N": "99999999999999999999"}},
+    ],
+)
+def test_a_damaged_checkpoint_counts_as_none_and_is_dropped(
+    damage: Item, driver: Runner, store: DynamoStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    checkpoints = DynamoCheckpoints(store.table)
+    until_ms = driver.io.now_ms() + 30_000
+    for is_read in (True, False):
+        driver.run(checkpoints.lease("s", "me", until_ms))
+        assert driver.run(checkpoints.save("s", Checkpoint("7", "me", 0)))
+        (item,) = driver.run(read_pages(store.table, Query(pk_stream())))
+        driver.run(store.table.put({**item, **damage}))
+        if is_read:
+            assert driver.run(checkpoints.read("s")) == Checkpoint()
+            assert "read again from its oldest record" in caplog.text
+        driver.run(checkpoints.lease("s", "me", until_ms))
+        assert driver.run(checkpoints.lease("s", "me", until_ms)).owner == "me"
+        assert driver.run(checkpoints.save("s", Checkpoint("7", "me", 0)))

@@ -1,21 +1,27 @@
 """Checkpoints of the readers of the table's stream, kept in the table itself.
 
 A checkpoint costs one write unit. It is dropped a week after its last write, when the stream has
-long forgotten its shard.
+long forgotten its shard. A checkpoint that is damaged counts as none, and is deleted: its shard is
+read again, which changes nothing.
 """
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Iterable
 
+from ...core.exceptions import StoredDataError
 from ...ports.stream import Checkpoint
 from .expressions import Clause, Field, Term, request_fields
 from .item_reader import ItemReader, decode_record
 from .pages import Query, read_pages
 from .schema import TTL_ATTRIBUTE, calculate_ttl, key, pk_stream, sk_stream_shard
-from .table import Key, Table
+from .table import Key, Table, key_of
 from .wire.errors import ConditionFailed
 from .wire.values import Item
+
+logger = logging.getLogger("zae_limiter")
 
 _OWNER, _LEASE = Field("owner"), Field("lease_ends_ms")
 # The id of a record as the stream gave it, and as text that sorts like the number it is.
@@ -23,6 +29,9 @@ _RECORD, _PLACE = Field("record_id"), Field("place")
 _TTL = Field(TTL_ATTRIBUTE)
 _KEPT_S = 7 * 86_400
 _DIGITS = 40
+_RECORD_ID = re.compile(rf"[0-9]{{1,{_DIGITS}}}")
+# No reader asks for a lease of more than ten minutes.
+_LONGEST_LEASE_MS = 600_000
 _MAY_LEASE = Clause(IF="(attribute_not_exists({0}) OR {0} = {a} OR {1} < {b})")
 _NOT_BEYOND = Clause(IF="(attribute_not_exists({0}) OR {0} <= {a})")
 
@@ -35,16 +44,16 @@ class DynamoCheckpoints:
 
     async def read(self, shard_id: str) -> Checkpoint:
         item = await self._table.get(self._key(shard_id), consistent=True)
-        return Checkpoint() if item is None else decode_record(item, _checkpoint)
+        return Checkpoint() if item is None else await self._sound(item)
 
     async def lease(self, shard_id: str, owner: str, until_ms: int) -> Checkpoint:
         now_ms = self._table.io.now_ms()
         may_lease = (_MAY_LEASE, (_OWNER, _LEASE), (owner, now_ms))
         terms = [may_lease, _OWNER.set(owner), _LEASE.set(until_ms), self._expiry()]
         try:
-            return decode_record(await self._update(shard_id, terms), _checkpoint)
+            return await self._sound(await self._update(shard_id, terms))
         except ConditionFailed as refusal:
-            return decode_record(refusal.item or {}, _checkpoint)
+            return await self._sound(refusal.item or {})
 
     async def save(self, shard_id: str, checkpoint: Checkpoint) -> bool:
         terms = [
@@ -75,6 +84,17 @@ class DynamoCheckpoints:
         item: Item = (await self._table.repeatable("UpdateItem", request))["Attributes"]
         return item
 
+    async def _sound(self, item: Item) -> Checkpoint:
+        try:
+            return self._decode(item)
+        except StoredDataError as error:
+            logger.warning("%s. The stream shard is read again from its oldest record on", error)
+            await self._table.batch_delete([key_of(item)])
+            return Checkpoint()
+
+    def _decode(self, item: Item) -> Checkpoint:
+        return decode_record(item, lambda fields: _checkpoint(fields, self._table.io.now_ms()))
+
     def _key(self, shard_id: str) -> Key:
         return key(pk_stream(), sk_stream_shard(shard_id))
 
@@ -82,12 +102,15 @@ class DynamoCheckpoints:
         return _TTL.set(calculate_ttl(self._table.io.now_ms(), _KEPT_S))
 
 
-def _checkpoint(fields: ItemReader) -> Checkpoint:
-    return Checkpoint(
-        fields.maybe_text(_RECORD),
-        fields.maybe_text(_OWNER) or "",
-        fields.maybe_integer(_LEASE) or 0,
-    )
+def _checkpoint(fields: ItemReader, now_ms: int) -> Checkpoint:
+    record_id, lease_ends_ms = fields.maybe_text(_RECORD), fields.maybe_integer(_LEASE) or 0
+    if record_id is not None and not _RECORD_ID.fullmatch(record_id):
+        raise ValueError(f"{_RECORD} is {record_id[:50]!r}, not a number")
+    if fields.maybe_text(_PLACE) != (record_id and record_id.zfill(_DIGITS)):
+        raise ValueError(f"{_PLACE} and {_RECORD} differ")
+    if lease_ends_ms > now_ms + _LONGEST_LEASE_MS:
+        raise ValueError(f"{_LEASE} is {lease_ends_ms}, too far ahead")
+    return Checkpoint(record_id, fields.maybe_text(_OWNER) or "", lease_ends_ms)
 
 
 async def has_checkpoints(table: Table) -> bool:

@@ -106,9 +106,8 @@ class DynamoStream:
             try:
                 return await self._iterator(shard_id, kind)
             except RequestInvalid as error:
-                if error.code != _TRIMMED:
-                    raise
-            logger.warning("Records of shard %s after %s may be lost", shard_id, after_id)
+                # The record is kept no more, or the checkpoint names none of this shard.
+                logger.warning("Shard %s is read from its oldest record on: %s", shard_id, error)
         return await self._iterator(shard_id, {"ShardIteratorType": "TRIM_HORIZON"})
 
     async def _iterator(self, shard_id: str, kind: dict[str, str]) -> str | None:
