@@ -11,7 +11,15 @@ from typing import Any
 import pytest
 
 from tests.support.dynamodb import NS, Costs, Runner, get, put
-from tests.support.servers.chaos import Act, ChaosProxy, DropAnswer, Pass, Reset, Truncate
+from tests.support.servers.chaos import (
+    Act,
+    ChaosProxy,
+    DropAnswer,
+    Pass,
+    Reset,
+    Truncate,
+    service_error,
+)
 from zae_limiter.backends.dynamodb.store import DynamoStore
 from zae_limiter.core.exceptions import StorageUnavailable, StoredDataError
 from zae_limiter.core.usage import UsageAddition, UsageCounts, UsagePart
@@ -128,6 +136,29 @@ def test_a_snapshot_that_cannot_be_added_to_is_named(
     driver.run(put(store, **{**item, **damage}))
     with pytest.raises(StoredDataError, match="USAGE#gpt-4"):
         driver.run(store.usage.add(addition({0: parts(2)})))
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        (400, "KMSAccessDeniedException"),
+        (400, "SerializationException"),
+        (400, "SomethingNewException"),
+        (400, "ValidationException"),
+        (404, "UnknownOperationException"),
+        (408, "RequestTimeoutException"),
+        (409, "ConflictException"),
+        (413, "RequestEntityTooLargeException"),
+    ],
+)
+def test_a_refusal_that_is_not_about_the_snapshot_is_a_failure(
+    shaky: DynamoStore, patient: Runner, proxy: ChaosProxy, status: int, code: str
+) -> None:
+    proxy.use([service_error(status, code)] * 100)
+    with pytest.raises(StorageUnavailable, match=code):
+        patient.run(shaky.usage.add(addition({0: parts(1)})))
+    proxy.use(())
+    assert patient.run(shaky.usage.add(addition({0: parts(1)})))
 
 
 def test_an_amount_that_no_number_can_hold_is_named(store: DynamoStore, driver: Runner) -> None:

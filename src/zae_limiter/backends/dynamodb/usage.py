@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ...core.exceptions import StoredDataError, ValidationError
+from ...core.exceptions import StorageUnavailable, StoredDataError, ValidationError
 from ...core.models import UsageSnapshot
 from ...core.usage import UsageAddition
 from ...ports.repository_protocol import UsageQuery
@@ -20,7 +20,7 @@ from .codec import decode_snapshot_item
 from .contention import race
 from .item_reader import record_name
 from .pages import Query, read_page, read_pages
-from .schema import gsi2_pk_resource, gsi2_sk_usage, pk_entity, sk_usage
+from .schema import gsi2_pk_resource, gsi2_sk_usage, key, pk_entity, pk_stream, sk_usage
 from .table import Table, key_of, key_text
 from .usage_additions import counted_sequences, snapshot_key, snapshot_update
 from .wire.errors import ConditionFailed, RequestInvalid
@@ -32,6 +32,9 @@ _KEY_CHARS = {"hourly": 20, "daily": 10, "monthly": 7, None: 7}
 _ALL_OF_ENTITY = sk_usage("", "").removesuffix("#")
 _OF_RESOURCE = gsi2_sk_usage("", "").removesuffix("#")
 _AFTER_ALL = "~"
+_MALFORMED = "ValidationException"
+# A sort key that no record has.
+_NOWHERE = "#"
 # Sorts after the sign that ends the key of a window.
 _AFTER_WINDOW = "$"
 
@@ -74,12 +77,24 @@ class DynamoUsage:
                 rest = addition.beyond(counted_sequences(refusal.item))
                 return None if rest.parts else False
             except RequestInvalid as error:
+                await self._rule_out_failure(error)
                 # Text where a number is added to, or names and numbers beyond all bounds: sent
                 # again and again, it would stop the stream.
                 raise StoredDataError(record, str(error)) from error
             return True
 
         return await race(self._table, record, attempt)
+
+    async def _rule_out_failure(self, refused: RequestInvalid) -> None:
+        """Raise unless the refusal is about this snapshot alone: a table that refuses any request,
+        or refuses in words that are not about its form, may count the addition later."""
+        try:
+            if refused.code == _MALFORMED:
+                await self._table.get(key(pk_stream(), _NOWHERE))
+                return
+        except RequestInvalid as error:
+            refused = error
+        raise StorageUnavailable(f"DynamoDB did not count: {refused}", refused) from refused
 
     async def _of_all_resources(
         self, namespace_id: str, query: UsageQuery, cursor: str | None
