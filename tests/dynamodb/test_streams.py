@@ -92,7 +92,10 @@ def test_a_shard_that_is_kept_no_more_has_no_iterator() -> None:
     assert run(stream.begin("l1#a", None)) is None
 
 
-@pytest.mark.parametrize("code", ["ExpiredIteratorException", "TrimmedDataAccessException"])
+@pytest.mark.parametrize(
+    "code",
+    ["ExpiredIteratorException", "TrimmedDataAccessException", "ResourceNotFoundException"],
+)
 def test_an_iterator_that_can_be_used_no_more_is_told_apart(code: str) -> None:
     stream, _ = scripted(code)
     with pytest.raises(IteratorExpired):

@@ -124,6 +124,8 @@ class DynamoStream:
         request = {"ShardIterator": iterator, "Limit": _RECORDS_PER_PAGE}
         try:
             answer = await self._client.call("GetRecords", request)
+        except ResourceMissing as error:
+            raise IteratorExpired from error
         except RequestInvalid as error:
             if error.code in _EXPIRED:
                 raise IteratorExpired from error
