@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from zae_limiter.core.exceptions import ValidationError
 from zae_limiter.core.windows import WINDOW_TYPES, WindowType
-from zae_limiter.flows.stream.aggregate import RETENTION_DAYS, StreamSettings
+from zae_limiter.flows.stream.aggregate import (
+    MAX_RETENTION_DAYS,
+    RETENTION_DAYS,
+    StreamSettings,
+)
 
 _WINDOWS = "hourly,daily"
+_TABLE_NAME = re.compile(r"[A-Za-z0-9_.-]{3,255}")
+_DAYS = re.compile(r"[0-9]{1,5}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +38,9 @@ def read_environment(environment: Mapping[str, str]) -> LambdaSettings:
     ENABLE_ARCHIVAL       true: expired audit events are kept
     ARCHIVE_BUCKET_NAME   in this bucket
     """
-    table_name = environment.get("TABLE_NAME")
-    if not table_name:
-        raise ValidationError("TABLE_NAME", table_name, "must name the table")
+    table_name = environment.get("TABLE_NAME", "")
+    if not _TABLE_NAME.fullmatch(table_name):
+        raise ValidationError("TABLE_NAME", table_name, "must be the name of a table")
     stream = StreamSettings(
         _windows(environment.get("SNAPSHOT_WINDOWS") or _WINDOWS),
         _days(environment.get("SNAPSHOT_TTL_DAYS") or str(RETENTION_DAYS)),
@@ -41,11 +48,16 @@ def read_environment(environment: Mapping[str, str]) -> LambdaSettings:
     )
     bucket = environment.get("ARCHIVE_BUCKET_NAME") or None
     archives = _is_on(environment, "ENABLE_ARCHIVAL")
+    if archives and bucket is None:
+        raise ValidationError("ARCHIVE_BUCKET_NAME", bucket, "must name the bucket to archive to")
     return LambdaSettings(table_name, stream, bucket if archives else None)
 
 
 def _is_on(environment: Mapping[str, str], name: str) -> bool:
-    return environment.get(name, "").lower() == "true"
+    text = environment.get(name, "").lower()
+    if text not in ("", "true", "false"):
+        raise ValidationError(name, text, "must be true or false")
+    return text == "true"
 
 
 def _windows(text: str) -> tuple[WindowType, ...]:
@@ -56,6 +68,6 @@ def _windows(text: str) -> tuple[WindowType, ...]:
 
 
 def _days(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise ValidationError("SNAPSHOT_TTL_DAYS", text, "must be a number of days")
+    if not _DAYS.fullmatch(text) or not 1 <= int(text) <= MAX_RETENTION_DAYS:
+        raise ValidationError("SNAPSHOT_TTL_DAYS", text, f"must be 1 to {MAX_RETENTION_DAYS} days")
     return int(text)

@@ -157,12 +157,19 @@ def test_an_empty_event_needs_no_call(table: OwnTable) -> None:
 def test_settings_that_make_no_sense_are_refused() -> None:
     for wrong in (
         {},
-        {"TABLE_NAME": "t", "SNAPSHOT_WINDOWS": "weekly"},
-        {"TABLE_NAME": "t", "SNAPSHOT_TTL_DAYS": "soon"},
+        {"TABLE_NAME": " "},
+        {"TABLE_NAME": "table", "SNAPSHOT_WINDOWS": "weekly"},
+        {"TABLE_NAME": "table", "SNAPSHOT_TTL_DAYS": "soon"},
+        {"TABLE_NAME": "table", "SNAPSHOT_TTL_DAYS": "0"},
+        {"TABLE_NAME": "table", "SNAPSHOT_TTL_DAYS": "9999999"},
+        {"TABLE_NAME": "table", "SNAPSHOT_TTL_DAYS": "9" * 5000},
+        {"TABLE_NAME": "table", "ENABLE_REFILL": "yes"},
+        {"TABLE_NAME": "table", "ENABLE_ARCHIVAL": "1", "ARCHIVE_BUCKET_NAME": "b"},
+        {"TABLE_NAME": "table", "ENABLE_ARCHIVAL": "true"},
     ):
         with pytest.raises(ValidationError):
             read_environment(wrong)
-    settings = read_environment({"TABLE_NAME": "t", "ARCHIVE_BUCKET_NAME": "b"})
+    settings = read_environment({"TABLE_NAME": "table", "ARCHIVE_BUCKET_NAME": "b"})
     assert settings.stream.windows == ("hourly", "daily")
     assert settings.archive_bucket is None
 

@@ -21,7 +21,7 @@ from ..core.exceptions import ValidationError
 from ..core.validation import RESERVED_NAMESPACE
 from ..core.windows import WINDOW_TYPES, WindowType
 from ..flows.scope import Scope
-from ..flows.stream.aggregate import RETENTION_DAYS, StreamSettings
+from ..flows.stream.aggregate import MAX_RETENTION_DAYS, RETENTION_DAYS, StreamSettings
 from ..flows.stream.batch import StreamWork
 from ..flows.stream.follow import Follower, FollowSettings
 from ..ports.io import Signal
@@ -63,7 +63,7 @@ Example:
 )
 @click.option(
     "--retention-days",
-    type=click.IntRange(1, 3650),
+    type=click.IntRange(1, MAX_RETENTION_DAYS),
     default=RETENTION_DAYS,
     show_default=True,
     help="How long to keep a snapshot after its window.",

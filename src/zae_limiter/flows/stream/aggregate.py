@@ -27,6 +27,7 @@ from .splits import split_busy_buckets
 logger = logging.getLogger("zae_limiter")
 
 RETENTION_DAYS = 90
+MAX_RETENTION_DAYS = 3650
 # How many snapshots are written at a time.
 _AT_ONCE = 16
 
