@@ -214,6 +214,7 @@ def test_every_module_is_imported_or_run() -> None:
         "naming",
         "repository_protocol",
         "schema",
+        "version",
     }
     assert_none(
         (

@@ -50,6 +50,10 @@ class BuilderSteps:
         """Create the table if there is none."""
         return self._with(create=value)
 
+    def auto_update(self, value: bool = True) -> Self:
+        """Choose whether a deployed Lambda that is older than the client may stay in use."""
+        return self._with(auto_update=value)
+
     def transport(self, name: str) -> Self:
         """Choose the transport: `wire` or `botocore`."""
         return self._with(transport=name)

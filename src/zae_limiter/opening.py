@@ -17,6 +17,7 @@ from .flows.acquire.refusal_cache import (
     RefusalCache,
 )
 from .flows.admin import namespaces
+from .flows.admin.versions import check_versions
 from .flows.config.cache import ConfigCache
 from .flows.scope import (
     DEFAULT_TTL_MULTIPLIER,
@@ -67,9 +68,10 @@ class ConnectOptions(TypedDict, total=False):
 
 
 class OpenOptions(ConnectOptions, total=False):
-    """The options of `open`: those of `connect`, and whether a missing table is created."""
+    """The options of `open`: those of `connect`, and what is created or updated."""
 
     create: bool
+    auto_update: bool | None
 
 
 DEFAULT_OPTIONS: OpenOptions = {
@@ -78,6 +80,7 @@ DEFAULT_OPTIONS: OpenOptions = {
     "region": None,
     "endpoint_url": None,
     "create": False,
+    "auto_update": None,
     "transport": None,
     "connect_timeout": None,
     "read_timeout": None,
@@ -121,6 +124,8 @@ def check_opening(
     for field in ("coalesce", "create"):
         if not isinstance(options[field], bool):
             raise ValidationError(field, options[field], "must be true or false")
+    if options["auto_update"] not in (None, True, False):
+        raise ValidationError("auto_update", options["auto_update"], "must be true or false")
     _check_number("linger_ms", options["linger_ms"], 1000)
     _check_number("refusal_cache_ttl", options["refusal_cache_ttl"], 60)
     size = options["refusal_cache_size"]
@@ -183,10 +188,12 @@ async def open_scope(
         request = OpenRequest(create, blocking, options["create"], options["transport"])
         store = await opening.store.open(io, request)
         record = await _namespace(opening, store, io, create=create)
+        scope = first_scope(opening, store, io, record)
+        await check_versions(scope, options["auto_update"])
     except BaseException:
         await (io.close() if store is None else close_store(store, io))
         raise
-    return first_scope(opening, store, io, record), record.name
+    return scope, record.name
 
 
 async def _namespace(

@@ -81,7 +81,9 @@ class SyncRepository(SyncRecords, RepositoryBase):
         in `region`, or at `endpoint_url`. A missing table is created only with `create=True`, or
         where the endpoint is not AWS itself. `transport` is "wire" or "botocore", for programs that
         patch or trace botocore. `connect_timeout` (2) and `read_timeout` (4) are the seconds that
-        the client waits for DynamoDB; a URL can set them, too.
+        the client waits for DynamoDB; a URL can set them, too. A deployed Lambda that is older than
+        the client is reported, and with `auto_update=False` it is an error, as is any other version
+        where `strict_version` is stored; without `auto_update` the stored setting counts.
 
         Configuration is cached for `config_cache_ttl` (60) seconds, and a refusal is remembered for
         `refusal_cache_ttl` (1), of at most `refusal_cache_size` (10,000) buckets;

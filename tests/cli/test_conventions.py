@@ -45,12 +45,14 @@ EXISTING = [
     ("usage summary", "-e", "key-1"),
 ]
 REGISTRY = [
+    ("check",),
     ("namespace delete", "tenant-a", "--yes"),
     ("namespace list",),
     ("namespace orphans",),
     ("namespace purge", "some-id", "--yes"),
     ("namespace recover", "some-id"),
     ("namespace show", "tenant-a"),
+    ("version",),
 ]
 # Commands that print what is stored, so that a program may want to read it.
 CHANGING_ONLY = {

@@ -14,6 +14,7 @@ from typing import Any
 from tests.support.servers.chaos import THROTTLED, ChaosProxy, Pass
 from tests.support.servers.processes import Server
 from tests.support.servers.tables import PATIENT
+from zae_limiter import SyncRepository
 from zae_limiter.backends.dynamodb.opening import Creation
 from zae_limiter.backends.dynamodb.schema import key
 from zae_limiter.backends.dynamodb.store import DynamoStore
@@ -110,6 +111,17 @@ def interrupted(
 async def put(store: DynamoStore, **values: Any) -> None:
     """Write an item as some other client would."""
     await store.table.put(to_item(values))
+
+
+def replace_record(
+    repository: SyncRepository, old: tuple[str, str], new: dict[str, Any] | None = None
+) -> None:
+    """Delete a record of a table and, if one is given, write another."""
+    store = repository.scope.store
+    assert isinstance(store, DynamoStore)
+    run(store.table.delete(key(*old)))
+    if new is not None:
+        run(put(store, **new))
 
 
 async def get(store: DynamoStore, pk: str, sk: str) -> dict[str, Any] | None:

@@ -22,6 +22,7 @@ from .options import examples
 from .resource import resource
 from .system import system
 from .usage import usage
+from .version import check, version
 
 __all__ = ["cli"]
 
@@ -40,6 +41,7 @@ for command in (
     aggregate,
     audit,
     bucket,
+    check,
     config,
     demo,
     entity,
@@ -47,5 +49,6 @@ for command in (
     resource,
     system,
     usage,
+    version,
 ):
     cli.add_command(command)

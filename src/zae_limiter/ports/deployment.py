@@ -40,6 +40,10 @@ class DeployedStore(Protocol):
     def versions(self) -> Versions:
         """The version record."""
 
+    @property
+    def opened_version(self) -> VersionRecord | None:
+        """The version record as it was when the store was opened."""
+
     async def create_table(self) -> None:
         """Create the table if there is none, and wait until it can be used."""
 

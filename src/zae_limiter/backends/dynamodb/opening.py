@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ...core.exceptions import InfrastructureNotFoundError, StorageUnavailable, StoredDataError
+from ...ports.deployment import VersionRecord
 from .lifecycle import create_dynamo_table
 from .table import Table
-from .versions import VERSION_KEY
+from .versions import DynamoVersions
 from .wire.credentials import Access
 from .wire.errors import RequestInvalid, ResourceMissing, WireError
 
@@ -47,10 +48,11 @@ def _aws_domains(access: Access) -> tuple[str, ...]:
 _SUFFIXES = ("dnsSuffix", "dualStackDnsSuffix")
 
 
-async def reach(table: Table, access: Access, create: Creation) -> None:
-    """Read from the table. A missing table is created, if that is asked for."""
+async def reach(table: Table, access: Access, create: Creation) -> VersionRecord | None:
+    """Return the table's version record. A missing table is created, if that is asked for."""
+    versions = DynamoVersions(table)
     try:
-        await table.get(VERSION_KEY)
+        return await versions.read()
     except RequestInvalid as error:
         raise StoredDataError(f"table {table.name}", f"it is not a limiter's ({error})") from error
     except StorageUnavailable as error:
@@ -60,6 +62,7 @@ async def reach(table: Table, access: Access, create: Creation) -> None:
         if create == "never" or (create == "elsewhere" and site.is_aws):
             raise _missing(table.name, site) from error
         await create_dynamo_table(table)
+    return await versions.read()
 
 
 def _missing(table_name: str, site: Site) -> InfrastructureNotFoundError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...core.models import BackendCapabilities
+from ...ports.deployment import VersionRecord
 from ...ports.io import Io
 from .audit import DynamoAudit, Recorder
 from .buckets import DynamoBuckets
@@ -33,6 +34,7 @@ class DynamoStore:
     def __init__(self, table: Table) -> None:
         recorder = Recorder(table)
         self.table = table
+        self.opened_version: VersionRecord | None = None
         self.buckets = DynamoBuckets(table)
         self.configs = DynamoConfigs(table, recorder)
         self.entities = DynamoEntities(table, recorder)
@@ -70,7 +72,7 @@ class DynamoStore:
             limits=limits,
         )
         try:
-            await reach(store.table, Access(region, endpoint_url), create)
+            store.opened_version = await reach(store.table, Access(region, endpoint_url), create)
         except BaseException:
             await store.close()
             raise

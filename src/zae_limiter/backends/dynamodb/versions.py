@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from ...core.versions import CURRENT_SCHEMA_VERSION as TABLE_VERSION
 from ...core.windows import iso_ms
 from ...ports.deployment import VersionRecord
 from .codec import indexed
@@ -14,7 +15,10 @@ from .table import Table
 from .wire.errors import ConditionFailed
 from .wire.values import Item, to_item
 
-TABLE_VERSION = "0.10.0"
+__all__ = ["TABLE_VERSION", "VERSION_KEY", "DynamoVersions"]
+
+# Tables before namespaces kept their record here, with its fields in one map at first.
+_OLD_VERSION_KEY = key("SYSTEM#", sk_version())
 VERSION_KEY = key(pk_system(REGISTRY_ID), sk_version())
 
 
@@ -25,8 +29,12 @@ class DynamoVersions:
         self._table = table
 
     async def read(self) -> VersionRecord | None:
-        """Return the record; None when there is none."""
+        """Return the record, from where older clients keep it if it is not in today's place; None
+        when there is none."""
         item = await self._table.get(VERSION_KEY, consistent=True)
+        if item is None:
+            old = await self._table.get(_OLD_VERSION_KEY, consistent=True)
+            item = None if old is None else {**old, **old.get("data", {}).get("M", {})}
         return None if item is None else decode_record(item, _version)
 
     async def write(self, record: VersionRecord) -> None:
