@@ -27,7 +27,7 @@ class Records:
         name: str | None = None,
         parent_id: str | None = None,
         cascade: bool = False,
-        metadata: dict[str, str] | None = None,
+        metadata: dict[str, Any] | None = None,
         principal: str | None = None,
         *,
         exist_ok: bool = False,
@@ -54,7 +54,7 @@ class Records:
         entity_id: str,
         *,
         name: str | None = None,
-        metadata: dict[str, str] | None = None,
+        metadata: dict[str, Any] | None = None,
         expected_version: int | None = None,
         principal: str | None = None,
     ) -> Entity:

@@ -113,7 +113,7 @@ SPOILED = [
     ("configs", "on_unavailable", "maybe"),
     ("configs", "config_version", "one"),
     ("entities", "metadata", "[1]"),
-    ("entities", "metadata", '{"plan":1}'),
+    ("entities", "metadata", "null"),
     ("entities", "version", "one"),
     ("audit", "details", "7"),
     ("namespaces", "status", b"active"),

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.cli_runner import Zael
+from zae_limiter import SyncRepository
 
 
 def test_an_entity_that_was_created_is_shown(zael: Zael) -> None:
@@ -70,6 +71,15 @@ def test_an_update_without_a_field_or_of_a_missing_entity_is_an_error(zael: Zael
     zael.out("entity", "create", "key-1")
     assert "Nothing to change" in zael.error("entity", "update", "key-1", code=2)
     assert "does not exist" in zael.error("entity", "update", "key-2", "-m", "a=b")
+
+
+def test_metadata_that_is_not_text_is_shown_and_stays(zael: Zael) -> None:
+    with SyncRepository.open(url=zael.url) as repository:
+        repository.create_entity("key-1", metadata={"n": 0, "on": False, "deep": {"a": [1]}})
+    assert 'deep={"a": [1]}, n=0, on=false' in zael.out("entity", "show", "key-1")
+    zael.out("entity", "update", "key-1", "-m", "tier=gold")
+    found = zael.json("entity", "show", "key-1")["metadata"]
+    assert found == {"n": 0, "on": False, "deep": {"a": [1]}, "tier": "gold"}
 
 
 @pytest.mark.parametrize("pair", ["tier", "=gold", ""])

@@ -223,6 +223,13 @@ class TestMetadata:
     def test_none_is_none(self) -> None:
         assert validate_metadata(None) == {}
 
+    def test_values_of_json_are_copied_to_the_last(self) -> None:
+        given_ = {"n": 1, "x": -0.5, "on": True, "none": None, "deep": {"a": [1, {"b": "c"}]}}
+        copied = validate_metadata(given_)
+        assert copied == given_
+        given_["deep"]["a"][1]["b"] = "changed"  # type: ignore[index]
+        assert copied["deep"] == {"a": [1, {"b": "c"}]}
+
     def test_a_mapping_of_strings_is_copied(self) -> None:
         given_ = {"plan": "pro", "team": ""}
         copied = validate_metadata(MappingProxyType(given_))
@@ -237,9 +244,20 @@ class TestMetadata:
             ({str(number): "" for number in range(65)}, "metadata"),
             ({7: "x"}, "metadata key"),
             ({"\ud800": "x"}, "metadata key"),
-            ({"plan": 7}, "metadata['plan']"),
-            ({"plan": None}, "metadata['plan']"),
+            ({"plan": object()}, "metadata['plan']"),
+            ({"plan": b"pro"}, "metadata['plan']"),
+            ({"plan": {1, 2}}, "metadata['plan']"),
             ({"plan": "x" * 1025}, "metadata['plan']"),
+            ({"plan": float("nan")}, "metadata['plan']"),
+            ({"plan": float("inf")}, "metadata['plan']"),
+            ({"plan": 1e-300}, "metadata['plan']"),
+            ({"plan": 1e300}, "metadata['plan']"),
+            ({"plan": 10**400}, "metadata['plan']"),
+            ({"plan": {5: "x"}}, "metadata key"),
+            ({"plan": {"a": ["b", b"c"]}}, "metadata['plan']['a'][1]"),
+            ({"plan": [[[["deep"]]]]}, "metadata['plan'][0][0][0]"),
+            ({"plan": list(range(65))}, "metadata['plan']"),
+            ({"plan": [["x" * 1024] * 64] * 64}, "metadata"),
         ],
     )
     def test_anything_else_is_refused(self, metadata: Any, field: str) -> None:

@@ -13,7 +13,14 @@ from tests.support.drivers import Driver, balance, limiter_on, open_repository
 from tests.support.dynamodb import new_name
 from tests.support.peer.client import Peer, PeerError, running
 from tests.support.servers.processes import Server
-from zae_limiter import Limit, RateLimiter, RateLimitExceeded, Repository
+from zae_limiter import (
+    Limit,
+    OnUnavailable,
+    RateLimiter,
+    RateLimitExceeded,
+    Repository,
+    StoredDataError,
+)
 from zae_limiter.core.audit import AuditEvent
 from zae_limiter.core.bucket import Bucket, BucketAddress
 from zae_limiter.core.shards import sums_to_one
@@ -210,6 +217,39 @@ async def test_entities_and_children_are_the_same(
     assert peer.repository("get_entity", f"{name}-a")["metadata"] == {"n": "1"}
     with pytest.raises(PeerError, match="EntityExistsError"):
         peer.limiter("create_entity", f"{name}-b")
+
+
+async def test_metadata_of_any_json_value_is_shared(
+    peer: Peer, ours: Repository, limiter: RateLimiter, name: str
+) -> None:
+    values = {"n": 1, "on": True, "none": None, "deep": {"a": ["b", 2]}}
+    peer.limiter("create_entity", name, parent_id=f"{name}-org", metadata=values)
+    found = await ours.get_entity(name)
+    assert found is not None
+    assert found.metadata == values
+    (child,) = await ours.get_children(f"{name}-org")
+    assert child.metadata == values
+    await limiter.set_limits(name, [day("rpm", 1)])
+    assert await take(limiter, name, "gpt-4", rpm=1)
+    await limiter.update_entity(name, metadata={**values, "n": 2})
+    assert peer.repository("get_entity", name)["metadata"] == {**values, "n": 2}
+
+
+@pytest.mark.parametrize("level", ["entity", "resource"])
+async def test_an_entity_or_resource_that_the_existing_package_disabled_is_refused(
+    peer: Peer, limiter: RateLimiter, name: str, level: str
+) -> None:
+    resource = f"r{name}"
+    disabled = name if level == "entity" else resource
+    peer.limiter("set_limits", name, [day("rpm", 5)], resource)
+    assert await take(limiter, name, resource, rpm=1)
+    peer.repository(f"disable_{level}", disabled)
+    for mode in OnUnavailable:
+        with pytest.raises(StoredDataError, match="disabled is True"):
+            async with limiter.acquire(name, resource, {"rpm": 1}, on_unavailable=mode):
+                pass
+    peer.repository(f"clear_{level}_disabled", disabled)
+    assert await take(limiter, name, resource, rpm=1)
 
 
 async def test_audit_events_of_both_are_one_trail(

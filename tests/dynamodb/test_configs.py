@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from itertools import cycle
 from typing import Any
 
@@ -221,14 +222,20 @@ def written_by_others(**values: Any) -> dict[str, Any]:
 
 
 UNKNOWN = {
-    "disabled": "bypass",
-    "cascade": True,
+    "disabled": False,
     "sched_tz": "UTC",
-    "l_rpm_soft": True,
-    "l_rpm_sched": "1h22-23w1-5s500",
-    "w_session_cp": 5,
-    "w_session_rsa": 18_000,
+    "l_rpm_soft": False,
+    "l_rpm_sched": "-",
     "more": {"of": ["this", {"kind"}]},
+}
+UNENFORCEABLE = {
+    "disabled": ("bypass", True),
+    "cascade": (True,),
+    "l_rpm_soft": (True, 1),
+    "l_rpm_sched": ("1h22-23w1-5s500",),
+    "l_rpm_rsched": ("1m0h0",),
+    "l_rpm_new": (5,),
+    "w_session_rsa": (18_000,),
 }
 
 
@@ -237,22 +244,45 @@ def test_records_of_other_clients_are_read_and_what_they_add_is_kept(configs: Co
     assert configs.read(OWN) == LimiterConfig((RPM,))
     assert configs.write(OWN, Limit.per_minute("rpm", 200)) == 2
     stored = configs.get(*ENTITY_CONFIG)
-    assert {name: stored.get(name) for name in UNKNOWN} == UNKNOWN
+    kept = {name: value for name, value in UNKNOWN.items() if name[:2] != "l_"}
+    assert {name: stored.get(name) for name in UNKNOWN if name in stored} == kept
     assert configs.read(OWN) == LimiterConfig((Limit.per_minute("rpm", 200),))
 
 
-def test_foreign_attributes_that_contradict_new_limits_are_removed(configs: Configs) -> None:
-    gone = {"l_old_cp": 1, "l_old_ra": 1, "l_old_rp": 1, "l_old_soft": True, "w_tpm_cp": 9}
-    configs.put(**written_by_others(l_rpm_rsched="1m0h0", **gone))
+def test_new_limits_replace_limits_of_every_kind(configs: Configs) -> None:
+    gone: dict[str, Any] = {
+        "l_old_cp": 1,
+        "l_old_ra": 1,
+        "l_old_rp": 1,
+        "l_old_soft": True,
+        "w_tpm_cp": 9,
+    }
+    gone |= {"l_rpm_rsched": "1m0h0", "l_rpm_soft": True, "w_session_cp": 5, "w_session_rsa": 9}
+    configs.put(**written_by_others(**gone))
     configs.write(OWN, Limit.per_minute("rpm", 1), Limit.per_minute("tpm", 1))
-    assert not {*gone, "l_rpm_rsched"} & set(configs.get(*ENTITY_CONFIG))
+    assert not gone.keys() & configs.get(*ENTITY_CONFIG).keys()
+    assert configs.read(OWN) is not None
 
 
-def test_a_record_without_limits_says_nothing(configs: Configs) -> None:
+@pytest.mark.parametrize(
+    ("attribute", "value"), [(name, v) for name, vs in UNENFORCEABLE.items() for v in vs], ids=str
+)
+def test_a_setting_that_cannot_be_enforced_is_named(
+    configs: Configs, attribute: str, value: object
+) -> None:
+    configs.put(**written_by_others(**{attribute: value}))
+    reason = re.escape(f"{attribute} is {value!r}, which this client cannot enforce")
+    with pytest.raises(StoredDataError, match=reason) as raised:
+        configs.read(OWN)
+    assert raised.value.record == " ".join(ENTITY_CONFIG)
+
+
+def test_a_disabled_record_without_limits_is_refused_and_stays_disabled(configs: Configs) -> None:
     others = written_by_others(disabled=True)
     bare = {k: v for k, v in others.items() if k[:2] != "l_" and k != "config_version"}
     configs.put(**bare)
-    assert configs.read(OWN) is None
+    with pytest.raises(StoredDataError, match="disabled is True"):
+        configs.read(OWN)
     assert not configs.delete(OWN)
     assert configs.get(*ENTITY_CONFIG) == bare
     assert configs.write(OWN, RPM) == 1
@@ -276,7 +306,7 @@ def test_a_record_that_was_never_counted_is_not_counted_down(configs: Configs) -
         ({"l_rpm_cp": "many"}, "l_rpm_cp is 'many', not a whole number"),
         ({"l_tpm_cp": 5}, "l_tpm_ra is None, not a whole number"),
         ({"l_rpm_rp": -1}, "refill_period_seconds must be positive"),
-        ({"l_rpm_ra": 0, "l_rpm_rsched": "1m0h0"}, "limit rpm is a quota"),
+        ({"l_rpm_ra": 0}, "refill_amount must be positive"),
         ({"l_9_cp": 1, "l_9_ra": 1, "l_9_rp": 1}, "must start with a letter"),
         ({"config_version": "x"}, "config_version is 'x'"),
         ({"on_unavailable": "maybe"}, "'maybe' is not a valid OnUnavailable"),

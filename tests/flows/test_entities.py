@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -44,6 +45,32 @@ async def test_an_entity_is_made_with_its_name_and_metadata(
     plain = await repository.create_entity("plain")
     assert (plain.name, plain.metadata, plain.is_parent) == ("plain", {}, True)
     assert await repository.get_entity("nobody") is None
+
+
+JSON_VALUES: dict[str, Any] = {
+    "n": 1,
+    "vast": 10**37,
+    "x": -12.5,
+    "third": 1 / 3,
+    "on": True,
+    "none": None,
+    "": {"": ["a", 2, {"b": False}], "empty": {}},
+}
+
+
+async def test_metadata_of_json_values_comes_back_as_it_was(repository: Repository) -> None:
+    made = await repository.create_entity("key-1", parent_id="org", metadata=JSON_VALUES)
+    (child,) = await repository.get_children("org")
+    assert made.metadata == child.metadata == JSON_VALUES
+    updated = await repository.update_entity("key-1", metadata={"deep": [1, {"a": [2.5]}]})
+    assert updated.metadata == {"deep": [1, {"a": [2.5]}]}
+    changed, created = await repository.get_audit_events("key-1")
+    assert changed.details["metadata"] == updated.metadata
+    assert created.details["metadata"] == JSON_VALUES
+    updated.metadata["deep"][1]["a"].append("mine")
+    found = await repository.get_entity("key-1")
+    assert found is not None
+    assert found.metadata == {"deep": [1, {"a": [2.5]}]}
 
 
 async def test_changing_a_returned_entity_does_not_change_the_stored_one(

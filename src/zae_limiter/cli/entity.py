@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import asdict
 
@@ -88,7 +89,7 @@ def create(
 
 
 def _print_entity(title: str, found: Entity) -> None:
-    pairs = ", ".join(f"{key}={value}" for key, value in sorted(found.metadata.items()))
+    pairs = ", ".join(f"{key}={_shown(value)}" for key, value in sorted(found.metadata.items()))
     print_fields(
         title,
         {
@@ -100,6 +101,10 @@ def _print_entity(title: str, found: Entity) -> None:
             "Version": found.version,
         },
     )
+
+
+def _shown(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 @entity.command(epilog=examples("entity show key-1"))
@@ -148,7 +153,7 @@ def update(
         changed = repository.update_entity(
             entity_id,
             name=display_name,
-            metadata={k: v for k, v in {**stored.metadata, **metadata}.items() if v},
+            metadata={k: v for k, v in {**stored.metadata, **metadata}.items() if v != ""},
             expected_version=stored.version if expected_version is None else expected_version,
         )
     if as_json:

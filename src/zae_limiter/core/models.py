@@ -28,7 +28,7 @@ class Entity:
     name: str | None = None
     parent_id: str | None = None
     cascade: bool = False
-    metadata: dict[str, str] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict)
     created_at: str | None = None
     version: int = field(default=1, compare=False)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from functools import lru_cache, partial
-from typing import NamedTuple
+from math import isfinite
+from typing import Any, NamedTuple
 
 from .exceptions import InvalidIdentifierError, InvalidNameError, ValidationError
 
@@ -19,6 +21,12 @@ _STACK_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]*", re.ASCII)
 _MIN_STACK_CHARS = 3
 _MAX_STACK_CHARS = 55
 _MAX_METADATA_KEYS = 64
+_MAX_METADATA_LEVELS = 4
+# A DynamoDB item holds 400 KB.
+_MAX_METADATA_BYTES = 300_000
+# DynamoDB keeps 38 digits.
+_MAX_METADATA_NUMBER = 10**37
+_MIN_METADATA_NUMBER = 1e-100
 
 
 class _Rule(NamedTuple):
@@ -153,18 +161,50 @@ def validate_text(field: str, value: object) -> str:
     return value
 
 
-def validate_metadata(metadata: Mapping[str, str] | None) -> dict[str, str]:
-    """Check metadata: strings to strings, bounded."""
+def validate_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Check metadata, a mapping of strings to JSON values, and return a copy of all of it."""
     if metadata is None:
         return {}
     if not isinstance(metadata, Mapping):
-        raise ValidationError("metadata", metadata, "must be a mapping of strings to strings")
-    if len(metadata) > _MAX_METADATA_KEYS:
-        raise ValidationError("metadata", metadata, f"has more than {_MAX_METADATA_KEYS} keys")
+        raise ValidationError("metadata", metadata, "must be a mapping of strings to JSON values")
+    checked = _json_map("metadata", metadata, _MAX_METADATA_LEVELS)
+    if len(json.dumps(checked, ensure_ascii=False).encode()) > _MAX_METADATA_BYTES:
+        raise ValidationError("metadata", metadata, f"exceeds {_MAX_METADATA_BYTES} bytes of JSON")
+    return checked
+
+
+def _json_map(field: str, content: Mapping[str, Any], levels: int) -> dict[str, Any]:
+    if len(content) > _MAX_METADATA_KEYS:
+        raise ValidationError(field, content, f"has more than {_MAX_METADATA_KEYS} keys")
     return {
-        validate_text("metadata key", key): validate_text(f"metadata[{key!r}]", value)
-        for key, value in metadata.items()
+        validate_text("metadata key", key): _json_value(f"{field}[{key!r}]", value, levels - 1)
+        for key, value in content.items()
     }
+
+
+def _json_value(field: str, value: object, levels: int) -> Any:
+    """Check a value that JSON can hold and every store gives back as it was."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int | float):
+        if isinstance(value, float) and not _is_storable(value):
+            raise ValidationError(field, value, "must be finite, and neither vast nor tiny")
+        if abs(value) > _MAX_METADATA_NUMBER:
+            raise ValidationError(field, value, f"exceeds the maximum of {_MAX_METADATA_NUMBER}")
+        return value
+    if isinstance(value, Mapping | list | tuple):
+        if levels <= 0:
+            raise ValidationError(field, value, f"nests deeper than {_MAX_METADATA_LEVELS} levels")
+        if isinstance(value, Mapping):
+            return _json_map(field, value, levels)
+        if len(value) > _MAX_METADATA_KEYS:
+            raise ValidationError(field, value, f"has more than {_MAX_METADATA_KEYS} members")
+        return [_json_value(f"{field}[{n}]", each, levels - 1) for n, each in enumerate(value)]
+    return validate_text(field, value)
+
+
+def _is_storable(number: float) -> bool:
+    return isfinite(number) and (number == 0 or abs(number) > _MIN_METADATA_NUMBER)
 
 
 def validate_amount(field: str, value: object, *, signed: bool = False) -> int:

@@ -7,6 +7,7 @@ does not know, or lack attributes that came later.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from decimal import Decimal
 from math import floor
 from typing import Any
 
@@ -32,6 +33,10 @@ from .schema import (
 from .wire.values import Item, to_item
 
 LIMIT_FIELDS = ("cp", "ra", "rp")
+# Other clients store session quotas under attributes of their own.
+SESSION_PREFIX = "w_"
+_OTHER_SETTINGS = ("disabled", "cascade")
+_SWITCHED_OFF = (None, False, "", "-")
 
 
 def indexed(namespace_id: str, pk: str, sk: str) -> dict[str, Any]:
@@ -64,15 +69,12 @@ def decode_entity_item(item: Item) -> Entity:
 
 
 def _entity(fields: ItemReader) -> Entity:
-    metadata = _readable_map(fields.map("metadata"))
-    if not all(isinstance(value, str) for value in metadata.values()):
-        raise ValueError(f"metadata is {metadata!r}, not all text")
     return Entity(
         fields.text("entity_id"),
         fields.maybe_text("name"),
         fields.maybe_text("parent_id"),
         bool(fields.maybe_flag("cascade")),
-        metadata,
+        _readable_map(fields.map("metadata")),
         fields.maybe_text("created_at"),
         entity_version(fields),
     )
@@ -100,6 +102,7 @@ def decode_config_item(item: Item) -> LimiterConfig:
 
 
 def _config(fields: ItemReader) -> LimiterConfig:
+    _refuse_other_kinds(fields)
     on_unavailable = fields.maybe_text("on_unavailable")
     return LimiterConfig(
         _limits(fields) or None,
@@ -110,6 +113,22 @@ def _config(fields: ItemReader) -> LimiterConfig:
     )
 
 
+def _refuse_other_kinds(fields: ItemReader) -> None:
+    """Raise for a setting of another client that this one cannot enforce. Without this, an entity
+    that was disabled there would be admitted here."""
+    for attribute in fields.item:
+        if _is_of_another_kind(attribute) and fields.value(attribute) not in _SWITCHED_OFF:
+            said = fields.value(attribute)
+            raise ValueError(f"{attribute} is {said!r}, which this client cannot enforce")
+
+
+def _is_of_another_kind(attribute: str) -> bool:
+    parsed = parse_limit_attr(attribute)
+    if parsed is not None:
+        return parsed[1] not in LIMIT_FIELDS
+    return attribute in _OTHER_SETTINGS or attribute.startswith(SESSION_PREFIX)
+
+
 def _limits(fields: ItemReader) -> tuple[Limit, ...]:
     parsed = filter(None, map(parse_limit_attr, fields.item))
     names = {name for name, field in parsed if field in LIMIT_FIELDS}
@@ -118,8 +137,6 @@ def _limits(fields: ItemReader) -> tuple[Limit, ...]:
 
 def _limit(fields: ItemReader, name: str) -> Limit:
     capacity, amount, period_s = (fields.integer(limit_attr(name, f)) for f in LIMIT_FIELDS)
-    if amount == 0:
-        raise ValueError(f"limit {name} is a quota that never refills, which cannot be enforced")
     return Limit(name, capacity, amount, period_s)
 
 
@@ -226,21 +243,33 @@ def _counters(fields: ItemReader) -> dict[str, int]:
 
 
 def storable_map(content: dict[str, Any]) -> dict[str, Any]:
-    """Return a map as DynamoDB takes it. A key must not be empty, so a key of nothing but NUL
-    characters gets one more NUL."""
-    return _with_keys(content, lambda key: f"{key}\0" if not key.strip("\0") else key)
+    """Return a map of JSON values as DynamoDB takes it. A key must not be empty, so a key of
+    nothing but NUL characters gets one more NUL. A float is stored by its shortest digits."""
+
+    def storable(value: Any) -> Any:
+        return Decimal(repr(value)) if isinstance(value, float) else value
+
+    return _converted(content, lambda key: f"{key}\0" if not key.strip("\0") else key, storable)
 
 
 def _readable_map(content: dict[str, Any]) -> dict[str, Any]:
-    return _with_keys(content, lambda key: key[1:] if not key.strip("\0") else key)
+    def readable(value: Any) -> Any:
+        if isinstance(value, Decimal):
+            return float(value)
+        # JSON has no sets, but a client of another kind may have stored one.
+        return sorted(value) if isinstance(value, set) else value
+
+    return _converted(content, lambda key: key[1:] if not key.strip("\0") else key, readable)
 
 
-def _with_keys(content: dict[str, Any], rename: Callable[[str], str]) -> dict[str, Any]:
-    def renamed(value: Any) -> Any:
+def _converted(
+    content: dict[str, Any], rename: Callable[[str], str], convert: Callable[[Any], Any]
+) -> dict[str, Any]:
+    def converted(value: Any) -> Any:
         if isinstance(value, dict):
-            return {rename(key): renamed(member) for key, member in value.items()}
+            return {rename(key): converted(member) for key, member in value.items()}
         if isinstance(value, list | tuple):
-            return [renamed(member) for member in value]
-        return value
+            return [converted(member) for member in value]
+        return convert(value)
 
-    return {rename(key): renamed(value) for key, value in content.items()}
+    return {rename(key): converted(value) for key, value in content.items()}

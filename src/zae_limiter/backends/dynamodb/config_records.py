@@ -1,7 +1,7 @@
 """Changes of configuration records: attributes to set, to remove, and the condition.
 
 A record may hold attributes that this client does not know. A change keeps them, except attributes
-that would contradict the limits it sets. A deletion removes all.
+of limits: the limits that it sets replace limits of every kind. A deletion removes all.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from ...core.hierarchy import ConfigSlot
 from ...core.models import LimiterConfig
 from ...core.validation import DEFAULT_RESOURCE
-from .codec import encode_limit_attributes, indexed
+from .codec import LIMIT_FIELDS, SESSION_PREFIX, encode_limit_attributes, indexed
 from .expressions import IS_NEW, PK, Field, Term
 from .item_reader import ItemReader, decode_record
 from .schema import (
     gsi3_pk_entity_config,
     gsi3_sk_entity,
     key,
+    limit_attr,
     parse_limit_attr,
     pk_entity,
     pk_resource,
@@ -31,9 +32,6 @@ from .wire.values import Item, to_item
 
 _FLAGS = ("on_unavailable", "auto_update", "strict_version")
 _VERSION = Field("config_version")
-# A limit that is reset by a calendar or a session does not refill.
-_RESETS = ("rsched", "rsa")
-_SESSION_PREFIX = "w_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,12 +157,8 @@ def _is_said(attribute: str) -> bool:
 
 
 def _stale(item: Item, names: set[str]) -> Iterator[str]:
-    """Yield the stored attributes of limits that contradict limits of these names."""
-    for attribute in item:
-        parsed = parse_limit_attr(attribute)
-        if attribute.startswith(_SESSION_PREFIX):
-            is_stale = attribute.removeprefix(_SESSION_PREFIX).rpartition("_")[0] in names
-        else:
-            is_stale = parsed is not None and (parsed[0] not in names or parsed[1] in _RESETS)
-        if is_stale:
+    """Yield the stored attributes of limits that limits of these names replace."""
+    current = {limit_attr(name, field) for name in names for field in LIMIT_FIELDS}
+    for attribute in item.keys() - current:
+        if attribute.startswith(SESSION_PREFIX) or parse_limit_attr(attribute) is not None:
             yield attribute

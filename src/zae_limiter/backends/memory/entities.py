@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
 
 from ...core.audit import AuditEvent
@@ -42,7 +43,7 @@ class MemoryEntities:
             changed = replace(
                 stored,
                 name=entity.name,
-                metadata=dict(entity.metadata),
+                metadata=deepcopy(entity.metadata),
                 version=expected_version + 1,
             )
             tables.entities[namespace_id, entity.id] = changed
@@ -77,4 +78,4 @@ class MemoryEntities:
 
 def copy_entity(entity: Entity) -> Entity:
     """Return a copy of the entity with metadata of its own."""
-    return replace(entity, metadata=dict(entity.metadata))
+    return replace(entity, metadata=deepcopy(entity.metadata))

@@ -264,7 +264,7 @@ def encode_entity_row(entity: Entity) -> tuple[object, ...]:
     )
 
 
-def encode_metadata_column(metadata: dict[str, str]) -> str:
+def encode_metadata_column(metadata: dict[str, Any]) -> str:
     """Return the column `metadata` of `entities`."""
     return _encode(metadata)
 
@@ -281,7 +281,7 @@ def _entity(row: Row) -> Entity:
         _maybe_text(name),
         _maybe_text(parent_id),
         bool(_integer(cascade)),
-        {_text(key): _text(value) for key, value in json.loads(_text(metadata)).items()},
+        _map(metadata),
         _maybe_text(created_at),
         _integer(version),
     )
@@ -314,7 +314,7 @@ def _event(row: Row) -> AuditEvent:
         _text(entity_id),
         _maybe_text(principal),
         _maybe_text(resource),
-        dict(json.loads(_text(details))),
+        _map(details),
     )
 
 
@@ -349,6 +349,13 @@ def _text(value: object) -> str:
 
 def _maybe_text(value: object) -> str | None:
     return None if value is None else _text(value)
+
+
+def _map(column: object) -> dict[str, Any]:
+    content = json.loads(_text(column))
+    if not isinstance(content, dict):
+        raise TypeError(f"{content!r} is not a map")
+    return content
 
 
 def _integer(value: object) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from ...core.audit import AuditAction
 from ...core.exceptions import (
@@ -28,7 +29,7 @@ def new_entity(
     name: str | None,
     parent_id: str | None,
     cascade: bool,
-    metadata: dict[str, str] | None,
+    metadata: dict[str, Any] | None,
 ) -> Entity:
     """An entity as it is about to be made."""
     return Entity(entity_id, name, parent_id, cascade, {} if metadata is None else metadata)
@@ -108,7 +109,7 @@ async def update_entity(
     scope: Scope,
     entity_id: str,
     name: str | None,
-    metadata: Mapping[str, str] | None,
+    metadata: Mapping[str, Any] | None,
     expected_version: int | None,
     principal: str | None,
 ) -> Entity:
@@ -131,14 +132,14 @@ async def _update(
     scope: Scope,
     stored: Entity,
     name: str | None,
-    metadata: Mapping[str, str] | None,
+    metadata: Mapping[str, Any] | None,
     version: int,
     principal: str | None,
 ) -> Entity | None:
     wanted = replace(
         stored,
         name=stored.name if name is None else name,
-        metadata=stored.metadata if metadata is None else dict(metadata),
+        metadata=stored.metadata if metadata is None else validate_metadata(metadata),
     )
     event = new_event(
         scope,
@@ -152,7 +153,7 @@ async def _update(
 
 
 def _check_update(
-    name: str | None, metadata: Mapping[str, str] | None, expected_version: int | None
+    name: str | None, metadata: Mapping[str, Any] | None, expected_version: int | None
 ) -> None:
     if name is not None:
         validate_text("name", name)
