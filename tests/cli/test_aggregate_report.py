@@ -14,7 +14,7 @@ from zae_limiter.cli.aggregate_report import (
     choose_reporter,
     draw_progress,
 )
-from zae_limiter.flows.stream.follow import FollowProgress, ShardReading
+from zae_limiter.flows.stream.progress import FollowProgress, ShardReading
 
 
 @pytest.fixture

@@ -201,11 +201,29 @@ def test_a_checkpoint_never_goes_back_and_is_its_owners_alone(
     assert not driver.run(store.has_reader())
     driver.run(checkpoints.lease("s", "me", driver.io.now_ms() + 60_000))
     for number, is_saved in (("9", True), ("10", True), ("9", False), ("10", True)):
-        assert driver.run(checkpoints.save("s", Checkpoint(number, "me", 1))) is is_saved
+        saved = driver.run(checkpoints.save("s", Checkpoint(number, "me", 1)))
+        assert saved == (Checkpoint(number, "me", 1) if is_saved else None)
     assert not driver.run(checkpoints.save("s", Checkpoint("11", "another", 1)))
     assert driver.run(checkpoints.read("s")) == Checkpoint("10", "me", 1)
     assert driver.run(checkpoints.read("other")) == Checkpoint()
     assert driver.run(store.has_reader())
+
+
+def test_an_owner_learns_who_asks_for_its_shard(driver: Runner, store: DynamoStore) -> None:
+    checkpoints = DynamoCheckpoints(store.table)
+    until_ms = driver.io.now_ms() + 60_000
+    for shard_id in ("a", "b"):
+        driver.run(checkpoints.lease(shard_id, "me", until_ms))
+    driver.run(checkpoints.ask("a", "somebody", "new"))
+    assert driver.run(checkpoints.read("a")).wanted_by == ""
+    driver.run(checkpoints.ask("a", "me", "new"))
+    driver.run(checkpoints.ask("a", "me", "late"))
+    told = driver.run(checkpoints.save("a", Checkpoint("7", "me", until_ms)))
+    assert told == Checkpoint("7", "me", until_ms, "new")
+    assert driver.run(checkpoints.read_all()) == {"a": told, "b": Checkpoint(None, "me", until_ms)}
+    driver.run(checkpoints.save("a", Checkpoint("7", "me", 0)))
+    taken = driver.run(checkpoints.lease("a", "new", until_ms))
+    assert taken == Checkpoint("7", "new", until_ms)
 
 
 @pytest.mark.parametrize(

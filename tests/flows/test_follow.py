@@ -14,8 +14,10 @@ from zae_limiter.core.exceptions import StorageUnavailable
 from zae_limiter.core.usage import UsageAddition
 from zae_limiter.flows.stream.aggregate import StreamSettings
 from zae_limiter.flows.stream.batch import StreamWork
-from zae_limiter.flows.stream.follow import Follower, FollowProgress, FollowSettings, is_after
+from zae_limiter.flows.stream.follow import Follower, FollowSettings, is_after
+from zae_limiter.flows.stream.progress import FollowProgress
 from zae_limiter.ports.archive import ArchiveObject
+from zae_limiter.ports.io import Signal
 from zae_limiter.ports.stream import Checkpoint, IteratorExpired, StreamPage, StreamShard
 from zae_limiter.runtime.blocking import run
 from zae_limiter.testing import ManualClock, sync_memory_repository
@@ -80,15 +82,23 @@ class FakeCheckpoints:
         known = await self.read(shard_id)
         if known.owner in ("", owner) or known.lease_ends_ms < self.clock.now_ms():
             self.writes += 1
-            self.kept[shard_id] = known._replace(owner=owner, lease_ends_ms=until_ms)
+            self.kept[shard_id] = Checkpoint(known.record_id, owner, until_ms)
         return self.kept[shard_id]
 
-    async def save(self, shard_id: str, checkpoint: Checkpoint) -> bool:
+    async def save(self, shard_id: str, checkpoint: Checkpoint) -> Checkpoint | None:
         self.writes += 1
-        if self.kept[shard_id].owner != checkpoint.owner:
-            return False
-        self.kept[shard_id] = checkpoint
-        return True
+        known = self.kept[shard_id]
+        if known.owner != checkpoint.owner:
+            return None
+        self.kept[shard_id] = checkpoint._replace(wanted_by=known.wanted_by)
+        return self.kept[shard_id]
+
+    async def read_all(self) -> dict[str, Checkpoint]:
+        return dict(self.kept)
+
+    async def ask(self, shard_id: str, owner: str, asking: str) -> None:
+        self.writes += 1
+        self.kept[shard_id] = self.kept[shard_id]._replace(wanted_by=asking)
 
 
 @dataclass
@@ -131,12 +141,29 @@ class World:
         self.archive = FakeArchive()
 
     def follow(self, owner: str = "me") -> FollowProgress:
+        follower, stop = self.follower(FollowSettings(owner, once=True))
+        run(follower.follow(stop, lambda progress: None))
+        return follower.progress
+
+    def rounds(self, count: int, owner: str) -> list[str]:
+        """Follow for some rounds, a second apart. Return the events that were archived."""
+        follower, stop = self.follower(FollowSettings(owner))
+        left, before = count, len(self.archive.seen)
+
+        def report(progress: FollowProgress) -> None:
+            nonlocal left
+            left -= 1
+            self.clock.advance(1)
+            if left == 0:
+                stop.set()
+
+        run(follower.follow(stop, report))
+        return self.archive.seen[before:]
+
+    def follower(self, settings: FollowSettings) -> tuple[Follower, Signal]:
         scope = sync_memory_repository(clock=self.clock).scope
         work = StreamWork(scope, NoUsage(), StreamSettings(), self.archive)  # type: ignore[arg-type]
-        settings = FollowSettings(owner, once=True)
-        follower = Follower(work, self.stream, self.checkpoints, settings)
-        run(follower.follow(scope.io.signal(), lambda progress: None))
-        return follower.progress
+        return Follower(work, self.stream, self.checkpoints, settings), scope.io.signal()
 
 
 @pytest.fixture
@@ -211,6 +238,55 @@ def test_a_stream_that_cannot_be_listed_is_not_taken_for_an_empty_one(world: Wor
     world.stream.is_unreachable = True
     with pytest.raises(StorageUnavailable, match="unreachable"):
         world.follow()
+
+
+def many_shards(world: World) -> None:
+    shards = [f"s{number}" for number in range(4)]
+    world.stream.parents = {each: set() for each in shards}
+    world.stream.records = {each: [each] * 100 for each in shards}
+    world.stream.closed.clear()
+
+
+def test_a_reader_asks_a_reader_with_more_shards_for_its_part(world: World) -> None:
+    many_shards(world)
+    until_ms = world.clock.now_ms() + 30_000
+    world.checkpoints.kept = {f"s{n}": Checkpoint("2", "busy", until_ms) for n in range(4)}
+    assert world.rounds(3, "new") == []
+    wanted = [shard for shard, known in world.checkpoints.kept.items() if known.wanted_by == "new"]
+    assert len(wanted) == 2
+    for shard in wanted:
+        world.checkpoints.kept[shard] = Checkpoint("50", "busy", 0, "new")
+    assert set(world.rounds(5, "new")) == set(wanted)
+
+
+def test_a_reader_hands_a_shard_over_that_another_reader_has_asked_for(world: World) -> None:
+    many_shards(world)
+    follower, stop = world.follower(FollowSettings("busy"))
+    rounds = 0
+
+    def report(progress: FollowProgress) -> None:
+        nonlocal rounds
+        rounds += 1
+        world.clock.advance(1)
+        if rounds == 2:
+            kept = world.checkpoints.kept
+            kept["s1"] = kept["s1"]._replace(wanted_by="new")
+        if rounds == 6:
+            stop.set()
+            done = world.archive.seen.count("s1")
+            assert world.checkpoints.kept["s1"] == Checkpoint(str(done), "busy", 0, "new")
+            assert world.archive.seen.count("s2") > done
+
+    run(follower.follow(stop, report))
+    assert rounds > 6
+
+
+def test_a_reader_that_runs_once_asks_for_nothing(world: World) -> None:
+    many_shards(world)
+    until_ms = world.clock.now_ms() + 30_000
+    world.checkpoints.kept = {f"s{n}": Checkpoint("2", "busy", until_ms) for n in range(4)}
+    world.follow()
+    assert world.checkpoints.writes == 0
 
 
 def test_records_are_compared_by_number() -> None:

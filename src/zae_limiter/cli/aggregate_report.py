@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import click
 
-from ..flows.stream.follow import FollowProgress, ShardReading
+from ..flows.stream.progress import FollowProgress, ShardReading
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -8,7 +8,7 @@ shard in order, and after those that it follows, sees the changes of each item i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from ..core.changes import ChangeBatch
@@ -59,12 +59,13 @@ class Checkpoint(NamedTuple):
 
     Every record up to `record_id` has been dealt with. `owner` reads the shard until
     `lease_ends_ms`; after that any reader may. A lease only saves work: two readers of the
-    same records change nothing twice.
+    same records change nothing twice. `wanted_by` names a reader that has asked for the shard.
     """
 
     record_id: str | None = None
     owner: str = ""
     lease_ends_ms: int = 0
+    wanted_by: str = ""
 
 
 class Checkpoints(Protocol):
@@ -75,11 +76,17 @@ class Checkpoints(Protocol):
 
     async def lease(self, shard_id: str, owner: str, until_ms: int) -> Checkpoint:
         """Make `owner` the owner until then, unless another reader's lease has not ended yet.
-        Return the checkpoint as it is afterwards."""
+        Return the checkpoint as it is afterwards; a new owner's is wanted by nobody."""
 
-    async def save(self, shard_id: str, checkpoint: Checkpoint) -> bool:
-        """Replace the checkpoint, if its owner has not changed and it does not go back. Return
-        whether it was."""
+    async def save(self, shard_id: str, checkpoint: Checkpoint) -> Checkpoint | None:
+        """Replace record and end of the lease, if the owner has not changed and the checkpoint does
+        not go back. Return the checkpoint as it is afterwards, and None if it was not replaced."""
+
+    async def read_all(self) -> Mapping[str, Checkpoint]:
+        """Return all checkpoints by shard."""
+
+    async def ask(self, shard_id: str, owner: str, asking: str) -> None:
+        """Let a reader ask an owner for the shard, unless it is asked for or no longer has it."""
 
 
 @runtime_checkable

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 
 from ...core.exceptions import StoredDataError
 from ...ports.stream import Checkpoint
@@ -26,7 +27,9 @@ logger = logging.getLogger("zae_limiter")
 _OWNER, _LEASE = Field("owner"), Field("lease_ends_ms")
 # The id of a record as the stream gave it, and as text that sorts like the number it is.
 _RECORD, _PLACE = Field("record_id"), Field("place")
+_WANTED = Field("wanted_by")
 _TTL = Field(TTL_ATTRIBUTE)
+_SHARDS = sk_stream_shard("")
 _KEPT_S = 7 * 86_400
 _DIGITS = 40
 _RECORD_ID = re.compile(rf"[0-9]{{1,{_DIGITS}}}")
@@ -49,13 +52,14 @@ class DynamoCheckpoints:
     async def lease(self, shard_id: str, owner: str, until_ms: int) -> Checkpoint:
         now_ms = self._table.io.now_ms()
         may_lease = (_MAY_LEASE, (_OWNER, _LEASE), (owner, now_ms))
-        terms = [may_lease, _OWNER.set(owner), _LEASE.set(until_ms), self._expiry()]
+        terms = [may_lease, _OWNER.set(owner), _LEASE.set(until_ms), _WANTED.remove()]
+        terms.append(self._expiry())
         try:
             return await self._sound(await self._update(shard_id, terms))
         except ConditionFailed as refusal:
             return await self._sound(refusal.item or {})
 
-    async def save(self, shard_id: str, checkpoint: Checkpoint) -> bool:
+    async def save(self, shard_id: str, checkpoint: Checkpoint) -> Checkpoint | None:
         terms = [
             _OWNER.equals(checkpoint.owner),
             _LEASE.set(checkpoint.lease_ends_ms),
@@ -66,10 +70,21 @@ class DynamoCheckpoints:
             terms += [(_NOT_BEYOND, (_PLACE,), (place,)), _PLACE.set(place)]
             terms += [_RECORD.set(checkpoint.record_id)]
         try:
-            await self._update(shard_id, terms)
+            return await self._sound(await self._update(shard_id, terms))
         except ConditionFailed:
-            return False
-        return True
+            return None
+
+    async def read_all(self) -> dict[str, Checkpoint]:
+        found: dict[str, Checkpoint] = {}
+        for item in await read_pages(self._table, Query(pk_stream(), _SHARDS)):
+            with suppress(StoredDataError):
+                found[item["SK"]["S"].removeprefix(_SHARDS)] = self._decode(item)
+        return found
+
+    async def ask(self, shard_id: str, owner: str, asking: str) -> None:
+        terms = [_OWNER.equals(owner), _WANTED.is_absent(), _WANTED.set(asking)]
+        with suppress(ConditionFailed):
+            await self._update(shard_id, terms)
 
     async def _update(self, shard_id: str, terms: Iterable[Term]) -> Item:
         """Write once or more: a write that is sent again finds its own owner and changes nothing
@@ -110,7 +125,8 @@ def _checkpoint(fields: ItemReader, now_ms: int) -> Checkpoint:
         raise ValueError(f"{_PLACE} and {_RECORD} differ")
     if lease_ends_ms > now_ms + _LONGEST_LEASE_MS:
         raise ValueError(f"{_LEASE} is {lease_ends_ms}, too far ahead")
-    return Checkpoint(record_id, fields.maybe_text(_OWNER) or "", lease_ends_ms)
+    owner, wanted_by = fields.maybe_text(_OWNER) or "", fields.maybe_text(_WANTED) or ""
+    return Checkpoint(record_id, owner, lease_ends_ms, wanted_by)
 
 
 async def has_checkpoints(table: Table) -> bool:

@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ...core.exceptions import StorageUnavailable
 from ...ports.io import Signal
 from ...ports.stream import ChangeStream, Checkpoint, Checkpoints, IteratorExpired, StreamPage
-from .batch import BatchResult, StreamWork, process_batch
+from .batch import StreamWork, process_batch
+from .progress import FollowProgress, ShardReading
+from .sharing import shards_to_ask_for
 
 logger = logging.getLogger("zae_limiter")
 
@@ -30,6 +32,10 @@ _FULL_PAGE = 1000
 _DISCOVERY_MS = 30_000
 _DISCOVERY_RETRY_MS = 1_000
 _CHECKPOINT_MS = 5_000
+_SHARING_MS = 10_000
+# How often a reader looks for a shard that it has asked for, and how long one is left to it.
+_ASKED_MS = 1_000
+_HANDOVER_MS = 10_000
 # A reader stops working this long before its lease ends: clocks may differ by two seconds.
 _MARGIN_MS = 5_000
 # Pages without a record that a reader sees at the end of a shard before it takes it for the end.
@@ -51,59 +57,6 @@ class FollowSettings:
     lease_ms: int = 30_000
 
 
-@dataclass(slots=True, eq=False)
-class ShardReading:
-    """A shard reading says how far this reader has read a shard.
-
-    `position` is the last record that was read. `is_ahead`: records were dealt with that the
-    checkpoint does not have. `idle_until_ms`: another reader has the lease until then.
-    """
-
-    shard_id: str
-    position: str | None = None
-    iterator: str | None = None
-    is_ahead: bool = False
-    has_ended: bool = False
-    leased_until_ms: int = 0
-    saved_ms: int = 0
-    idle_until_ms: int = 0
-    lag_ms: int = 0
-    is_full: bool = False
-    empty_pages: int = 0
-    failures: int = 0
-
-
-@dataclass(slots=True)
-class FollowProgress:
-    """The progress of a reader, in sums since it started."""
-
-    records: int = 0
-    processed: int = 0
-    snapshots_updated: int = 0
-    refills_written: int = 0
-    splits: int = 0
-    events_archived: int = 0
-    skipped: int = 0
-    failures: int = 0
-    checkpoints: int = 0
-    shards: dict[str, ShardReading] = field(default_factory=dict)
-
-    @property
-    def lag_ms(self) -> int:
-        """How far this reader is behind, in the shard where it is farthest."""
-        return max((reading.lag_ms for reading in self.shards.values()), default=0)
-
-    def add(self, result: BatchResult) -> None:
-        """Add the result of a batch."""
-        usage = result.usage
-        self.processed += usage.processed
-        self.snapshots_updated += usage.snapshots_updated
-        self.refills_written += usage.refills_written
-        self.splits += usage.splits
-        self.skipped += usage.skipped
-        self.events_archived += result.events_archived
-
-
 class Follower:
     """A follower reads all shards of a stream, in rounds, until it is told to stop."""
 
@@ -122,6 +75,7 @@ class Follower:
         self._settings = settings
         self._ended: set[str] = set()
         self._discovery_ms = 0
+        self._sharing_ms = 0
         self._began_ms = self._io.now_ms()
 
     async def follow(self, stop: Signal, report: Callable[[FollowProgress], None]) -> None:
@@ -130,6 +84,7 @@ class Follower:
         wait_s = 0.0
         while not await stop.wait(wait_s):
             await self._discover()
+            await self._share()
             await self._together([self._step(each) for each in self._due()])
             report(self.progress)
             if self._settings.once and self._has_caught_up():
@@ -185,6 +140,24 @@ class Follower:
         if not self.progress.shards:
             # The stream is switched off, and may be switched on again.
             self._discovery_ms = now_ms + _DISCOVERY_RETRY_MS
+
+    async def _share(self) -> None:
+        """Ask other readers for shards if they have more than this one. A reader that runs once
+        leaves them to those that stay."""
+        now_ms = self._io.now_ms()
+        is_alone = all(each.idle_until_ms <= now_ms for each in self._readings())
+        if self._settings.once or is_alone or now_ms < self._sharing_ms:
+            return
+        self._sharing_ms = now_ms + _SHARING_MS
+        owner = self._settings.owner
+        try:
+            known = await self._checkpoints.read_all()
+            for shard_id in shards_to_ask_for(owner, known, now_ms):
+                if shard_id in self.progress.shards:
+                    await self._checkpoints.ask(shard_id, known[shard_id].owner, owner)
+                    self.progress.shards[shard_id].idle_until_ms = 0
+        except StorageUnavailable as error:
+            self._fail("Shards cannot be shared out", error)
 
     async def _together(self, steps: Sequence[Coroutine[Any, Any, None]]) -> None:
         for first in range(0, len(steps), _AT_ONCE):
@@ -246,6 +219,9 @@ class Follower:
         reading.is_ahead = reading.is_full = False
         reading.lag_ms = reading.leased_until_ms = 0
         reading.idle_until_ms = known.lease_ends_ms
+        if known.wanted_by == self._settings.owner:
+            soon_ms = self._io.now_ms() + _ASKED_MS
+            reading.idle_until_ms = min(reading.idle_until_ms, soon_ms)
 
     def _go_to(self, reading: ShardReading, known: Checkpoint) -> None:
         if known.record_id is not None and is_after(known.record_id, reading.position):
@@ -300,14 +276,24 @@ class Follower:
         """Write the checkpoint, which renews the lease. A reader that has lost its lease reads on
         from the checkpoint of the reader that has it."""
         checkpoint = Checkpoint(reading.position, self._settings.owner, until_ms)
-        if await self._checkpoints.save(reading.shard_id, checkpoint):
-            self.progress.checkpoints += 1
-            reading.leased_until_ms = until_ms
-        else:
-            reading.leased_until_ms = 0
-            reading.iterator = None
+        saved = await self._checkpoints.save(reading.shard_id, checkpoint)
         reading.saved_ms = self._io.now_ms()
         reading.is_ahead = False
+        if saved is None:
+            reading.leased_until_ms = 0
+            reading.iterator = None
+            return
+        self.progress.checkpoints += 1
+        reading.leased_until_ms = until_ms
+        if saved.wanted_by and until_ms:
+            await self._hand_over(reading, saved.wanted_by)
+
+    async def _hand_over(self, reading: ShardReading, asking: str) -> None:
+        """Give up the lease between two batches, because another reader has asked for it."""
+        logger.info("Shard %s is handed over to %s", reading.shard_id, asking)
+        await self._save(reading, 0)
+        left_ms = self._io.now_ms() + _HANDOVER_MS
+        self._stand_by(reading, Checkpoint(owner=asking, lease_ends_ms=left_ms))
 
     def _end(self, reading: ShardReading) -> None:
         """Leave a shard that has ended, and look for its children at once."""
