@@ -20,6 +20,7 @@ from .entity import entity
 from .namespace import namespace
 from .options import examples
 from .resource import resource
+from .stack_files import cfn_template, lambda_export
 from .system import system
 from .usage import usage
 from .version import check, version
@@ -41,10 +42,12 @@ for command in (
     aggregate,
     audit,
     bucket,
+    cfn_template,
     check,
     config,
     demo,
     entity,
+    lambda_export,
     namespace,
     resource,
     system,

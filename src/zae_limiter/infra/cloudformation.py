@@ -1,0 +1,44 @@
+"""Short forms of CloudFormation's functions and of the logical ids that parts share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .policies import Places
+
+Resource = dict[str, Any]
+Resources = dict[str, Resource]
+
+TABLE = "RateLimitsTable"
+FUNCTION = "AggregatorFunction"
+MAPPING = "AggregatorEventSourceMapping"
+ROLE = "AggregatorRole"
+DEAD_LETTERS = "AggregatorDLQ"
+LOG_GROUP = "AggregatorLogGroup"
+ARCHIVE = "AuditArchiveBucket"
+
+
+def ref(name: str) -> dict[str, str]:
+    """Return the name of a resource, or a pseudo parameter."""
+    return {"Ref": name}
+
+
+def sub(text: str) -> dict[str, str]:
+    """Return a text in which `${...}` is replaced."""
+    return {"Fn::Sub": text}
+
+
+def get_att(name: str, attribute: str) -> dict[str, list[str]]:
+    """Return an attribute of a resource."""
+    return {"Fn::GetAtt": [name, attribute]}
+
+
+def stack_named(suffix: str) -> dict[str, str]:
+    """Return a name that begins with the stack's."""
+    return sub("${AWS::StackName}-" + suffix)
+
+
+def table_places() -> Places:
+    """Return the places of the stack's own table."""
+    indexes = sub("${" + TABLE + ".Arn}/index/*")
+    return Places(get_att(TABLE, "Arn"), indexes, get_att(TABLE, "StreamArn"))

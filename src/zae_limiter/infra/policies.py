@@ -1,0 +1,103 @@
+"""The permissions that each use of a stack needs, as IAM policy documents.
+
+    acq, full, read            on every namespace of the table
+    ns-acq, ns-full, ns-read   on the namespace whose id is the caller's tag `zael_namespace_id`
+    aggregate                  for `zae-limiter aggregate`, which reads the stream
+
+A transaction needs the permissions of the actions in it. Keys begin with the namespace id, so
+that a condition on the leading key keeps tenants apart. A request that has no leading key, such as
+a scan, would meet a condition on all of its leading keys: `Null` refuses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from ..backends.dynamodb.schema import REGISTRY_ID, pk_stream, pk_system
+
+Document = dict[str, Any]
+Statement = dict[str, Any]
+NAMESPACE_TAG = "zael_namespace_id"
+_OWN = f"${{aws:PrincipalTag/{NAMESPACE_TAG}}}"
+_READS = ("BatchGetItem", "GetItem", "Query")
+_CHARGES = ("ConditionCheckItem", "DeleteItem", "PutItem", "UpdateItem")
+_WRITES = ("BatchWriteItem", *_CHARGES)
+_REGISTRY = pk_system(REGISTRY_ID)
+_BUCKETS = "BUCKET#*"
+
+
+class Places(NamedTuple):
+    """The ARNs of a table, of its indexes and of its stream, or expressions for them."""
+
+    table: Any
+    indexes: Any
+    stream: Any
+
+
+def policy_documents(places: Places) -> dict[str, Document]:
+    """Return the managed policies of a stack by component."""
+    everywhere = [places.table, places.indexes]
+    return {
+        "acq": _document(
+            _allow("Read", _READS, everywhere),
+            _allow("Charge", _CHARGES, [places.table], keys=[f"*/{_BUCKETS}"]),
+        ),
+        "full": _document(
+            _allow("Read", (*_READS, "DescribeTable", "Scan"), everywhere),
+            _allow("Write", _WRITES, [places.table]),
+        ),
+        "read": _document(_allow("Read", (*_READS, "DescribeTable"), everywhere)),
+        "ns-acq": _document(
+            *_namespace_reads(everywhere),
+            _allow("Charge", _CHARGES, [places.table], keys=[f"{_OWN}/{_BUCKETS}"]),
+        ),
+        "ns-full": _document(
+            *_namespace_reads(everywhere),
+            _allow("Write", _WRITES, [places.table], keys=[f"{_OWN}/*"]),
+        ),
+        "ns-read": _document(*_namespace_reads(everywhere)),
+        "aggregate": _document(*aggregate_statements(places)),
+    }
+
+
+def _namespace_reads(everywhere: Sequence[Any]) -> Iterable[Statement]:
+    """Yield reading of the caller's namespace, and of the registry, which has its name."""
+    keys = [f"{_OWN}/*", _OWN, _REGISTRY, pk_stream()]
+    yield _allow("Read", _READS, everywhere, keys=keys)
+
+
+def aggregate_statements(places: Places) -> list[Statement]:
+    """Return what a reader of the stream needs: usage, upkeep of buckets, and its checkpoints."""
+    keys = ["*/ENTITY#*", f"*/{_BUCKETS}", pk_stream()]
+    return [
+        _allow("Read", (*_READS, "DescribeTable"), [places.table, places.indexes]),
+        _allow("Count", _CHARGES, [places.table], keys=keys),
+        stream_statement(places),
+    ]
+
+
+def stream_statement(places: Places) -> Statement:
+    """Return reading of the table's stream."""
+    return _allow("Stream", ("DescribeStream", "GetRecords", "GetShardIterator"), [places.stream])
+
+
+def _document(*statements: Statement) -> Document:
+    return {"Version": "2012-10-17", "Statement": list(statements)}
+
+
+def _allow(
+    sid: str, operations: Iterable[str], resources: Sequence[Any], keys: Sequence[str] = ()
+) -> Statement:
+    statement: Statement = {
+        "Sid": sid,
+        "Effect": "Allow",
+        "Action": sorted(f"dynamodb:{operation}" for operation in operations),
+        "Resource": list(resources),
+    }
+    if keys:
+        statement["Condition"] = {
+            "ForAllValues:StringLike": {"dynamodb:LeadingKeys": list(keys)},
+            "Null": {"dynamodb:LeadingKeys": "false"},
+        }
+    return statement
