@@ -33,7 +33,7 @@ def check(world: World) -> None:
     """Raise `AssertionError` for the first promise that was broken."""
     for home, history in world.truth.histories().items():
         check_items(history)
-        check_window(home, history, debt_stays=home not in world.truth.expired)
+        check_window(home, history)
         check_usage(world, home, history)
     check_charges(world)
     check_once(world)
@@ -118,7 +118,10 @@ def _check_item(applied: Applied) -> None:
         if moved_milli.get(name) and not isinstance(write, Adjust):
             held_milli = refilled(after, write.at_ms).cells[name].tokens_milli
             assert held_milli >= 0, f"{name} is overdrawn: {applied}"
-        if before and before.fingerprint == after.fingerprint and not is_split(write):
+        if before and isinstance(write, Adjust) and name not in before.cells:
+            owed_milli = ceiling_milli - refilled(after, write.at_ms).cells[name].tokens_milli
+            assert 0 <= owed_milli - moved_milli[name] <= 1, f"{name} owes {owed_milli}: {applied}"
+        elif before and before.fingerprint == after.fingerprint and not is_split(write):
             expected_milli = _balance_milli(applied, name, moved_milli.get(name, 0))
             assert cell.tokens_milli == expected_milli, f"{name} not {expected_milli}: {applied}"
 
@@ -148,7 +151,7 @@ def _check_split(parts: list[Applied]) -> None:
         assert name == WCU or held_milli == cell.tokens_milli, f"{name} not as before: {parts}"
 
 
-def check_window(home: BucketAddress, history: list[Applied], *, debt_stays: bool) -> None:
+def check_window(home: BucketAddress, history: list[Applied]) -> None:
     """4.1, with the most that the limits allowed at any time."""
     takings = [applied for applied in history if not isinstance(applied.write, Adjust)]
     leads_ms = [applied.write.at_ms - applied.at_ms for applied in takings]
@@ -157,7 +160,7 @@ def check_window(home: BucketAddress, history: list[Applied], *, debt_stays: boo
         cells = [applied.after.cells[name] for applied in life]
         fastest = max(cells, key=lambda c: Fraction(*c.rate[1:]))
         window = worst_window(
-            _events(life, name, debt_stays),
+            _events(life, name),
             capacity_milli=max(cell.capacity_milli for cell in cells),
             refill_amount_milli=fastest.rate.amount_milli,
             refill_period_ms=fastest.rate.period_ms,
@@ -166,10 +169,10 @@ def check_window(home: BucketAddress, history: list[Applied], *, debt_stays: boo
         assert window.excess_milli <= 0, f"{name} of {home} let out too much: {window}"
 
 
-def _events(life: list[Applied], name: str, debt_stays: bool) -> Iterator[Event]:
-    """Debt stays at the shard where it was made and holds back none of the others, and goes
-    with an item that expires. So it counts only against a bucket that stays in one piece."""
-    counts_debt = debt_stays and all(applied.after.shard_count == 1 for applied in life)
+def _events(life: list[Applied], name: str) -> Iterator[Event]:
+    """Debt stays at the shard where it was made and holds back none of the others. So it counts
+    only against a bucket that stays in one piece."""
+    counts_debt = all(applied.after.shard_count == 1 for applied in life)
     for applied in life:
         amount_milli = deltas_milli(applied.write).get(name, 0)
         admitted = not isinstance(applied.write, Adjust)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import assert_never
 
 from zae_limiter.core.apply import apply
-from zae_limiter.core.bucket import REMEMBERED_OPERATIONS, Bucket, Cell, take_tokens
+from zae_limiter.core.bucket import REMEMBERED_OPERATIONS, Bucket, Cell, owing, take_tokens
 from zae_limiter.core.validation import WCU
 from zae_limiter.core.writes import (
     Adjust,
@@ -182,7 +182,12 @@ def _adjusted(write: Adjust, bucket: Bucket) -> Bucket:
             consumed_milli=cell.consumed_milli + delta_milli,
             remainder=0 if full else cell.remainder,
         )
-    return bucket._replace(cells=cells, acquires=bucket.acquires + write.acquires)
+    lacking = {name for name in write.rates if name not in cells and write.deltas_milli[name] > 0}
+    for name in lacking:
+        cells[name] = owing(bucket, name, write.rates[name], write.deltas_milli[name], write.at_ms)
+    return bucket._replace(
+        cells=cells, acquires=bucket.acquires + write.acquires, dormant=bucket.dormant | lacking
+    )
 
 
 def _moved(write: Refill, bucket: Bucket) -> Bucket:

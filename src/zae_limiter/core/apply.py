@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from .bucket import REMEMBERED_OPERATIONS, Bucket, Cell, credit, evolve, take_tokens
+from .bucket import REMEMBERED_OPERATIONS, Bucket, Cell, credit, evolve, owing, take_tokens
 from .writes import (
     ABSENT,
     Adjust,
@@ -28,7 +28,8 @@ from .writes import (
 def apply(write: Write, bucket: Bucket | None) -> Outcome:
     """Return what a write does to a bucket. Neither of the two is changed."""
     if bucket is None:
-        return Granted(_remember(write, write.bucket)) if isinstance(write, Create) else ABSENT
+        made = _made(write)
+        return ABSENT if made is None else Granted(_remember(write, made))
     if write.operation in bucket.recent:
         return Granted(bucket)
     match write:
@@ -45,11 +46,22 @@ def apply(write: Write, bucket: Bucket | None) -> Outcome:
                 return Refused(bucket)
             return Granted(_filled(write, bucket))
         case Adjust():
-            return Granted(_remember(write, _adjusted(write, bucket)))
+            return Granted(_remember(write, adjusted(write, bucket)))
         case Create():
             return Refused(bucket)
         case _:
             assert_never(write)
+
+
+def _made(write: Write) -> Bucket | None:
+    """Return the bucket that a write puts where there is none."""
+    match write:
+        case Create():
+            return write.bucket
+        case Adjust():
+            return write.anew
+        case _:
+            return None
 
 
 def _is_within(write: Take, bucket: Bucket) -> bool:
@@ -157,9 +169,22 @@ def _filled(write: Fill, bucket: Bucket) -> Bucket:
     )
 
 
-def _adjusted(write: Adjust, bucket: Bucket) -> Bucket:
+def adjusted(write: Adjust, bucket: Bucket) -> Bucket:
+    """Return the bucket after a correction."""
     known = {name: d for name, d in write.deltas_milli.items() if name in bucket.cells}
     charges = {name: delta for name, delta in known.items() if delta > 0}
     charged = take_tokens(bucket, charges, write.acquires)
     credited = {name: credit(charged, name, -delta) for name, delta in known.items() if delta < 0}
-    return charged._replace(cells={**charged.cells, **credited})
+    owed = owed_cells(write, bucket)
+    return charged._replace(
+        cells={**charged.cells, **credited, **owed}, dormant=bucket.dormant.union(owed)
+    )
+
+
+def owed_cells(write: Adjust, bucket: Bucket) -> dict[str, Cell]:
+    """Return the limits that the bucket does not hold, and that the write charges all the same."""
+    return {
+        name: owing(bucket, name, write.rates[name], delta_milli, write.at_ms)
+        for name, delta_milli in write.deltas_milli.items()
+        if delta_milli > 0 and name not in bucket.cells and name in write.rates
+    }

@@ -301,6 +301,16 @@ def credit(bucket: Bucket, name: str, amount_milli: int) -> Cell:
     return cell._replace(tokens_milli=tokens_milli, consumed_milli=consumed_milli)
 
 
+def owing(bucket: Bucket, name: str, rate: Rate, amount_milli: int, now_ms: int) -> Cell:
+    """Return the cell of a limit that this item does not hold, charged now: until then the limit
+    was full. The next refill will credit the time since the last, in which a full limit gains
+    nothing."""
+    since_ms = bucket.refilled_at_ms
+    part = rate if bucket.shard_count == 1 else rate.part(bucket.shard, bucket.shard_count)
+    credited_milli = part.most_gain_milli(since_ms, max(since_ms, now_ms))
+    return Cell(part.ceiling_milli - credited_milli - amount_milli, rate, amount_milli)
+
+
 def bucket_states(address: BucketAddress, bucket: Bucket) -> list[BucketState]:
     """Return the states that users see of a bucket: one for each limit in force."""
     return [

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from .bucket import BucketAddress
 from .limit import MILLI
+from .planner import Intent
 
 
 @dataclass(slots=True)
@@ -18,7 +19,7 @@ class Entry:
     """An entry is a charge of one bucket item.
 
     `limit_names`: the limits of the item at its first charge. `later_names`: its limits at further
-    charges.
+    charges. `intents`: the intents of these charges, to make the item anew if it has gone.
     """
 
     address: BucketAddress
@@ -26,10 +27,13 @@ class Entry:
     charged_milli: dict[str, int]
     acquires: int = 1
     later_names: frozenset[str] = frozenset()
+    intents: tuple[Intent, ...] = ()
 
     def absorb(self, further: Entry) -> None:
         """Add a further charge of the bucket item, which may carry other limits by now."""
         self.later_names |= further.limit_names
+        if further.limit_names != self.limit_names:
+            self.intents += further.intents
         _add(self.charged_milli, further.charged_milli)
         self.acquires += further.acquires
 

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from .bucket import Bucket, at, carries, covers, evolve, full_bucket, take_tokens, time_to_fill_ms
+from .apply import adjusted
+from .bucket import (
+    Bucket,
+    at,
+    carries,
+    cell_of,
+    covers,
+    evolve,
+    full_bucket,
+    take_tokens,
+    time_to_fill_ms,
+)
 from .limit import LimitSet
 from .rates import Rate
 from .shards import MAX_SHARDS
 from .validation import WCU
-from .writes import Create, Fill, Refill, Take, Write
+from .writes import Adjust, Create, Fill, Refill, Take, Write
 
 _STOCK_MS = 500
 # A taking counts on what was gained for at most so long after a refill. Without this bound, an item
@@ -283,6 +294,25 @@ def _expires_at_s(intent: Intent, shard_count: int, now_ms: int) -> int | None:
     return None if ttl_seconds is None else -(-now_ms // 1000) + ttl_seconds
 
 
+def rates_charged(deltas_milli: Mapping[str, int], intents: Sequence[Intent]) -> Mapping[str, Rate]:
+    """Return the rates of the limits that a correction of charges with these intents charges."""
+    return {
+        limit.name: cell_of(limit).rate
+        for intent in intents
+        for limit in intent.limits.limits
+        if deltas_milli.get(limit.name, 0) > 0
+    }
+
+
+def plan_anew(write: Adjust, intent: Intent) -> Adjust:
+    """Plan that a correction which charges makes the bucket anew where it has gone: had it stayed,
+    it would be full by now. A correction that only gives back makes nothing."""
+    if not write.rates:
+        return write
+    full = full_bucket(intent.limits, write.at_ms, metered=intent.metered)
+    return write._replace(anew=stamped(intent, adjusted(write, full), write.at_ms))
+
+
 def plan_outlasting(bucket: Bucket, operation: str, now_ms: int) -> Refill | None:
     """Plan a longer lifetime for an item that would expire before its debt is paid. Without this,
     the bucket would come back full."""
@@ -290,6 +320,15 @@ def plan_outlasting(bucket: Bucket, operation: str, now_ms: int) -> Refill | Non
     if bucket.expires_at_s is None or bucket.expires_at_s >= until_s:
         return None
     return Refill(operation, now_ms, bucket, bucket._replace(expires_at_s=until_s))
+
+
+def plan_return(write: Refill) -> Create:
+    """Plan to put an item back that has expired before it could be given a longer lifetime. Its
+    consumption has been counted already."""
+    bucket = write.after
+    cells = {name: cell._replace(consumed_milli=0) for name, cell in bucket.cells.items()}
+    returned = bucket._replace(cells=cells, recent=(), acquires=0)
+    return Create(write.operation, write.at_ms, returned)
 
 
 def useful_until_s(bucket: Bucket) -> int:

@@ -4,7 +4,7 @@
     Take    take tokens within bounds, and leave the refill time alone
     Fill    take from a bucket that is full by now, whichever client used it last
     Refill  move a bucket from the image it was planned on to a newer one, as a delta
-    Adjust  charge or give back, whatever the balance; never creates a bucket
+    Adjust  charge or give back, whatever the balance
 
 `core.apply` says what each write does to a bucket.
 """
@@ -13,9 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple
 
 from .bucket import Bucket, Cell
+from .rates import Rate
 from .validation import WCU
 
 
@@ -106,7 +108,12 @@ class Fill(NamedTuple):
 
 
 class Adjust(NamedTuple):
-    """Charge (positive) or give back (negative) at an existing bucket.
+    """Charge (positive) or give back (negative), whatever the balance.
+
+    A bucket or a limit that has gone was full, and a debt must not go with it:
+      anew   is the bucket, charged, that the write makes where there is none; None makes none,
+      rates  are the rates of limits that are charged. A limit that the bucket does not hold is
+             made anew as a dormant limit; without its rate, its charge is dropped.
 
     `seen` is the last image that the caller knows. It does not change the effect. A store that
     needs the ceiling before it writes finds it there, without a read.
@@ -117,6 +124,8 @@ class Adjust(NamedTuple):
     deltas_milli: Mapping[str, int]
     acquires: int
     seen: Bucket | None = None
+    anew: Bucket | None = None
+    rates: Mapping[str, Rate] = MappingProxyType({})
 
 
 Write = Create | Take | Fill | Refill | Adjust

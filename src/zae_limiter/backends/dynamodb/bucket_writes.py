@@ -6,10 +6,11 @@ the request, so a request that is sent again, or arrives late, changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, assert_never
 
+from ...core.apply import owed_cells
 from ...core.bucket import Bucket, BucketAddress, Cell
 from ...core.writes import Adjust, Create, Fill, Guard, Refill, Take, guards
 from .bucket_attributes import (
@@ -120,8 +121,7 @@ def _refill(write: Refill) -> Iterator[Term]:
     yield REFILLED_AT.equals(before.refilled_at_ms)
     yield REFILLED_AT.set(after.refilled_at_ms)
     yield from _same(before)
-    dormant = dormant_text(before)
-    yield DORMANT.equals(dormant) if dormant else DORMANT.is_absent()
+    yield from _dormant(before)
     for name, guard in guards(write).items():
         yield from _guarded(cell_attributes(name), guard)
     for name, planned in after.cells.items():
@@ -192,7 +192,13 @@ def _adjust(write: Adjust) -> Iterator[Term]:
     if any(delta_milli < 0 for delta_milli in write.deltas_milli.values()):
         assert write.seen is not None
         yield from _same(write.seen)
+    owed = {} if write.seen is None else owed_cells(write, write.seen)
+    if owed:
+        assert write.seen is not None
+        yield from _owed(write.seen, owed)
     for name, delta_milli in write.deltas_milli.items():
+        if name in owed:
+            continue
         if delta_milli < 0:
             assert write.seen is not None
             yield from _given_back(name, -delta_milli, write.seen)
@@ -218,9 +224,26 @@ def _given_back(name: str, amount_milli: int, seen: Bucket) -> Iterator[Term]:
     yield cell.consumed.add(-amount_milli)
 
 
-def known_part(write: Adjust, seen: Bucket) -> Adjust:
-    """Return the adjustment without limits that the item does not have."""
-    if write.seen is seen and write.deltas_milli.keys() <= seen.cells.keys():
+def _owed(seen: Bucket, owed: Mapping[str, Cell]) -> Iterator[Term]:
+    """Put dormant limits with their debt into an item that must be as it was seen."""
+    yield REFILLED_AT.equals(seen.refilled_at_ms)
+    yield from _dormant(seen)
+    yield DORMANT.set(dormant_text(seen._replace(dormant=seen.dormant.union(owed))))
+    for name, cell in owed.items():
+        yield cell_attributes(name).capacity.is_absent()
+        yield from _planned(cell_attributes(name), None, cell)
+
+
+def _dormant(seen: Bucket) -> Iterator[Term]:
+    """Require the dormant limits of an image."""
+    dormant = dormant_text(seen)
+    yield DORMANT.equals(dormant) if dormant else DORMANT.is_absent()
+
+
+def applicable(write: Adjust, seen: Bucket) -> Adjust:
+    """Return the adjustment without limits that the item does not hold and cannot come to hold."""
+    held = seen.cells.keys() | owed_cells(write, seen).keys()
+    if write.seen is seen and write.deltas_milli.keys() <= held:
         return write
-    known = {name: d for name, d in write.deltas_milli.items() if name in seen.cells}
+    known = {name: d for name, d in write.deltas_milli.items() if name in held}
     return write._replace(deltas_milli=known, seen=seen)

@@ -7,11 +7,11 @@ from typing import Any
 
 from ...core.bucket import Bucket, BucketAddress
 from ...core.exceptions import StorageUnavailable, StoredDataError
-from ...core.writes import ABSENT, Adjust, Create, Granted, Outcome, Refused, Write
+from ...core.writes import ABSENT, Absent, Adjust, Create, Granted, Outcome, Refused, Write
 from ..damage import leave_out
 from . import schema
 from .bucket_codec import address_of, bucket_key, decode_bucket_item
-from .bucket_writes import ALL_NEW, Change, change, creation, known_part
+from .bucket_writes import ALL_NEW, Change, applicable, change, creation
 from .item_reader import record_name
 from .pages import Query, read_pages
 from .table import Table
@@ -58,18 +58,29 @@ class DynamoBuckets:
         return Granted(decode_bucket_item(address, answer["Attributes"]))
 
     async def _adjust(self, address: BucketAddress, write: Adjust) -> Outcome:
-        """Charge in one call, or give back up to the ceiling, which must be known first."""
+        """Charge in one call, or give back up to the ceiling, which must be known first. Where
+        there is no item, the write makes one if it has one to make."""
         seen = write.seen
         if seen is None or not write.deltas_milli.keys() <= seen.cells.keys():
             seen = (await self.read([address])).get(address)
         for _ in range(_MAX_ATTEMPTS):
-            if seen is None:
-                return ABSENT
-            outcome = await self._change(address, known_part(write, seen))
-            if not isinstance(outcome, Refused):
+            outcome = await self._adjust_seen(address, write, seen)
+            if isinstance(outcome, Refused):
+                seen = outcome.bucket
+            elif seen is not None and isinstance(outcome, Absent):
+                seen = None
+            else:
                 return outcome
-            seen = outcome.bucket
         raise StorageUnavailable(f"{address} is too contended")
+
+    async def _adjust_seen(
+        self, address: BucketAddress, write: Adjust, seen: Bucket | None
+    ) -> Outcome:
+        if seen is not None:
+            return await self._change(address, applicable(write, seen))
+        if write.anew is None:
+            return ABSENT
+        return await self._create(address, Create(write.operation, write.at_ms, write.anew))
 
     async def write_all(self, writes: Sequence[tuple[BucketAddress, Write]]) -> list[Outcome]:
         actions = [_action(self._table.name, address, write) for address, write in writes]

@@ -60,7 +60,8 @@ class Charge(NamedTuple):
         """The ledger's entry for this charge. An item's own writes are nobody's debt."""
         charged_milli = dict(takes_milli)
         charged_milli.pop(WCU, None)
-        return Entry(address, self.intent.limits.names, charged_milli, acquires)
+        intent = self.intent
+        return Entry(address, intent.limits.names, charged_milli, acquires, intents=(intent,))
 
 
 @dataclass(slots=True, eq=False)
@@ -98,10 +99,14 @@ class LimitsDiffer(Exception):
 
 @dataclass(slots=True)
 class Correction:
-    """An adjustment of one bucket item: deltas of its limits, and of its count of acquires."""
+    """An adjustment of one bucket item: deltas of its limits, and of its count of acquires.
+
+    `intents`: the intents of the charges that it corrects, to make the item anew if it has gone.
+    """
 
     deltas_milli: Mapping[str, int]
     acquires: int
+    intents: tuple[Intent, ...] = ()
 
 
 @dataclass(slots=True)

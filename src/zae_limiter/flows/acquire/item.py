@@ -13,16 +13,20 @@ from ...core.planner import (
     Intent,
     Short,
     plan,
+    plan_anew,
     plan_create,
     plan_first,
     plan_outlasting,
     plan_restamp,
+    plan_return,
+    rates_charged,
 )
+from ...core.shards import owner
 from ...core.validation import WCU
 from ...core.writes import Absent, Adjust, Granted, Outcome, Refused, Write
 from ..config.resolve import resolve_afresh
 from ..scope import Scope
-from ..shards.items import draw, make_shard, split_shard
+from ..shards.items import draw, make_shard, read_all, split_shard
 from .charge import (
     ONE_WRITE_MILLI,
     Correction,
@@ -166,16 +170,42 @@ async def adjust_item(scope: Scope, address: BucketAddress, correction: Correcti
     io, deltas_milli = scope.io, correction.deltas_milli
     if scope.store.buckets.metered:
         deltas_milli = {**deltas_milli, WCU: ONE_WRITE_MILLI}
-    seen = scope.local.images.get(address)
-    write = Adjust(io.operation_id(), io.now_ms(), deltas_milli, correction.acquires, seen)
+    now_ms, seen = io.now_ms(), scope.local.images.get(address)
+    rates = rates_charged(deltas_milli, correction.intents)
+    write = Adjust(io.operation_id(), now_ms, deltas_milli, correction.acquires, seen, None, rates)
     try:
-        outcome = await send_owed(scope, address, write)
+        outcome = await _send_correction(scope, address, write, correction)
     finally:
         # Not before: a refusal that comes back meanwhile may be older than the correction.
         scope.local.refusals.correct(address.home)
     if not isinstance(outcome, Absent) and _may_expire_early(outcome.bucket):
-        await _prolong(scope, address, outcome)
+        await _prolong(scope, address, outcome.bucket)
     return outcome
+
+
+async def _send_correction(
+    scope: Scope, address: BucketAddress, write: Adjust, correction: Correction
+) -> Outcome:
+    """Send a correction. Where the item has gone, a charge makes the bucket anew with the debt, and
+    a shard's correction goes to the item that holds the shard's part now."""
+    is_whole = scope.local.shard_count(address) == 1 and not address.shard
+    if is_whole and (write.seen is None or write.seen.is_expired(write.at_ms)):
+        write = _anew(write, correction)
+    outcome = await send_owed(scope, address, write)
+    if not isinstance(outcome, Absent) or write.anew is not None:
+        return outcome
+    if not is_whole:
+        found = await read_all(scope, address.home)
+        if found:
+            counts = {each.shard: bucket.shard_count for each, bucket in found.items()}
+            heir = address._replace(shard=owner(address.shard, counts) or min(counts))
+            return await send_owed(scope, heir, write._replace(seen=found[heir]))
+    write = _anew(write, correction)
+    return await send_owed(scope, address.home, write) if write.anew is not None else outcome
+
+
+def _anew(write: Adjust, correction: Correction) -> Adjust:
+    return plan_anew(write, correction.intents[-1]) if correction.intents else write
 
 
 def _may_expire_early(bucket: Bucket) -> bool:
@@ -183,14 +213,17 @@ def _may_expire_early(bucket: Bucket) -> bool:
     return bool(bucket.dormant) or any(cell.tokens_milli < 0 for cell in bucket.cells.values())
 
 
-async def _prolong(scope: Scope, address: BucketAddress, outcome: Outcome) -> None:
+async def _prolong(scope: Scope, address: BucketAddress, bucket: Bucket) -> None:
     """Let an item outlast its debt. Whatever comes of this, the correction has been made."""
     io = scope.io
     with suppress(StorageUnavailable):
         for _ in range(_MAX_PROLONGATIONS):
-            if isinstance(outcome, Absent):
-                return
-            longer = plan_outlasting(outcome.bucket, io.operation_id(), io.now_ms())
+            longer = plan_outlasting(bucket, io.operation_id(), io.now_ms())
             if longer is None:
                 return
             outcome = await send(scope, address, longer)
+            if isinstance(outcome, Absent):
+                # The item has expired with its debt, just now.
+                outcome = await send(scope, address, plan_return(longer))
+            assert not isinstance(outcome, Absent)
+            bucket = outcome.bucket

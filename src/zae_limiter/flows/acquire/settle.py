@@ -32,8 +32,9 @@ async def settle(scope: Scope, ledger: Ledger) -> None:
     """Write the corrections the ledger was told of, one write for each bucket."""
     if not ledger.pending_milli:
         return
+    intents = {entry.address: entry.intents for entry in ledger.entries}
     flows = [
-        correct_item(scope, address, Correction(deltas_milli, 0))
+        correct_item(scope, address, Correction(deltas_milli, 0, intents[address]))
         for address, deltas_milli in ledger.corrections()
     ]
     outcomes = await scope.io.gather(flows)

@@ -65,7 +65,9 @@ def fitting(members: Sequence[Progress], item: Bucket) -> list[Progress]:
 def sum_corrections(corrections: Sequence[Correction]) -> Correction:
     """All of these corrections as one."""
     acquires = sum(correction.acquires for correction in corrections)
-    return Correction(_sum(each.deltas_milli for each in corrections), acquires)
+    by_limits = {i.limits.fingerprint: i for each in corrections for i in each.intents}
+    deltas_milli = _sum(each.deltas_milli for each in corrections)
+    return Correction(deltas_milli, acquires, tuple(by_limits.values()))
 
 
 def _sum(vectors: Iterable[Mapping[str, int]]) -> dict[str, int]:

@@ -8,7 +8,17 @@ from collections.abc import Callable, Mapping
 from ...core.apply import apply
 from ...core.bucket import Bucket, BucketAddress
 from ...core.limit import MILLI, Limit, LimitSet
-from ...core.planner import Crowded, Intent, Short, plan, plan_create, plan_first, plan_restamp
+from ...core.planner import (
+    Crowded,
+    Intent,
+    Short,
+    plan,
+    plan_anew,
+    plan_create,
+    plan_first,
+    plan_restamp,
+    rates_charged,
+)
 from ...core.writes import Adjust, Granted, Write
 from .trial import Trial, same
 
@@ -85,7 +95,10 @@ class _Walk:
         }
         acquires = self._random.choice((0, 0, -1))
         seen = self._random.choice((None, self._model.get(address)))
-        return Adjust(self._trial.io.operation_id(), self._now_ms, deltas_milli, acquires, seen)
+        operation, intent = self._trial.io.operation_id(), self._intent()
+        rates = rates_charged(deltas_milli, self._random.choice(((), (intent,))))
+        write = Adjust(operation, self._now_ms, deltas_milli, acquires, seen, None, rates)
+        return self._random.choice((write, plan_anew(write, intent)))
 
     def _plan(self, address: BucketAddress) -> Write:
         intent, operation = self._intent(), self._trial.io.operation_id()
