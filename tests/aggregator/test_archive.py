@@ -70,6 +70,30 @@ def test_an_event_with_a_damaged_time_is_filed_under_the_day_it_went() -> None:
     assert key.startswith("audit/year=2024/month=06/day=10/")
 
 
+def test_an_event_with_an_offset_is_filed_under_its_day_in_utc() -> None:
+    (key,) = objects([audit_record(1, timestamp="2024-03-10T01:00:00+14:00")])
+    assert key.startswith("audit/year=2024/month=03/day=09/")
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"details": {"M": {"photo": {"B": "AAEC"}}}},
+        {"details": {"S": "a text"}},
+        {"entity_id": {"N": "7"}},
+        {"timestamp": {"N": "1718000000"}},
+        {"action": {"NULL": True}},
+    ],
+)
+def test_an_expired_event_that_cannot_be_read_is_archived_as_it_is(odd: dict[str, Any]) -> None:
+    record = audit_record(1)
+    record["dynamodb"]["OldImage"].update(odd)
+    ((key, content),) = objects([record]).items()
+    assert key.startswith("audit/year=2024/month=06/day=10/")
+    line = json.loads(gzip.decompress(content))
+    assert line == {"item": record["dynamodb"]["OldImage"], "namespace_id": "ns-1"}
+
+
 @pytest.mark.usefixtures("deployed")
 def test_objects_are_put_with_their_type_and_encoding(bucket: Bucket) -> None:
     records = [audit_record(1), audit_record(2)]

@@ -29,10 +29,11 @@ class BucketChange(NamedTuple):
 
 
 class AuditRemoval(NamedTuple):
-    """An audit removal tells that an audit event went: `expired` by its lifetime, or deleted."""
+    """An audit removal tells that an audit event went: `expired` by its lifetime, or deleted. An
+    event that cannot be read is the JSON text of the record that held it."""
 
     namespace_id: str
-    event: AuditEvent
+    event: AuditEvent | str
     expired: bool
     at_ms: int
     record_id: str

@@ -13,16 +13,20 @@ counted and passed over: raised as an error, it would stop the stream for everyb
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
+from ...core.audit import AuditEvent
 from ...core.bucket import Bucket, BucketAddress
 from ...core.changes import AuditRemoval, BucketChange, ChangeBatch
+from ...core.exceptions import StoredDataError
 from .bucket_codec import address_of, decode_bucket_item
 from .codec import decode_event_item
 from .schema import parse_namespace, sk_state
+from .wire.values import Item
 
 logger = logging.getLogger("zae_limiter")
 
@@ -103,13 +107,25 @@ def _audit_removal(record: StreamRecord, change: StreamRecord, pk: str) -> Audit
     namespace_id, _ = parse_namespace(pk)
     identity = record.get("userIdentity") or {}
     principal = identity.get("principalId") or identity.get("PrincipalId")
+    expired = principal == _TTL_SERVICE
     return AuditRemoval(
         namespace_id,
-        decode_event_item(change["OldImage"]),
-        principal == _TTL_SERVICE,
+        _event(change["OldImage"], expired),
+        expired,
         written_ms(change),
         str(change["SequenceNumber"]),
     )
+
+
+def _event(image: Item, expired: bool) -> AuditEvent | str:
+    """An expired event that is not of this package's form is kept as it is: the record is the last
+    copy."""
+    try:
+        return decode_event_item(image)
+    except StoredDataError:
+        if not expired or not image:
+            raise
+        return json.dumps(image, sort_keys=True, default=str)
 
 
 def written_ms(change: StreamRecord) -> int:

@@ -10,6 +10,7 @@ import gzip
 import json
 import logging
 from collections.abc import Iterable, Sequence
+from datetime import UTC
 
 from ...core.changes import AuditRemoval
 from ...core.exceptions import StorageUnavailable
@@ -67,15 +68,18 @@ def _place(record_id: str) -> tuple[int, str]:
 
 def _day(removal: AuditRemoval) -> str:
     """An event whose time cannot be read is filed under the day on which it went."""
+    event = removal.event
     try:
-        moment = parse_iso(removal.event.timestamp)
-    except ValueError:
+        moment = parse_iso("" if isinstance(event, str) else event.timestamp).astimezone(UTC)
+    except (ValueError, OverflowError):
         moment = window_start("daily", removal.at_ms)
     return window_key("daily", moment)
 
 
 def _line(removal: AuditRemoval) -> dict[str, object]:
     event = removal.event
+    if isinstance(event, str):
+        return {"item": json.loads(event), "namespace_id": removal.namespace_id}
     return {
         "event_id": event.event_id,
         "entity_id": event.entity_id,
