@@ -21,9 +21,9 @@ from zae_limiter.flows.stream.progress import FollowProgress, ShardReading
 def progress() -> FollowProgress:
     made = FollowProgress(records=90, processed=1234, snapshots_updated=12)
     made.shards = {
-        "shard-1": ShardReading("shard-1", None, leased_until_ms=1, lag_ms=1500),
-        "shard-2": ShardReading("shard-2", None, idle_until_ms=1),
-        "shard-3": ShardReading("shard-3", None),
+        "shard-1": ShardReading("shard-1", leased_until_ms=1, lag_ms=1500),
+        "shard-2": ShardReading("shard-2", idle_until_ms=1),
+        "shard-3": ShardReading("shard-3"),
     }
     return made
 
@@ -43,10 +43,11 @@ def test_the_table_has_a_row_for_each_shard_and_the_sums(progress: FollowProgres
     assert "another reader's" in rows["shard-2"]
     assert "waiting" in rows["shard-3"]
     assert "1,234 changes counted in 12 additions" in text
+    assert "(1 of them left to other readers)" in " ".join(text.split())
 
 
 def test_the_table_of_many_shards_is_cut(progress: FollowProgress) -> None:
-    progress.shards = {f"s-{n:03}": ShardReading(f"s-{n:03}", None) for n in range(100)}
+    progress.shards = {f"s-{n:03}": ShardReading(f"s-{n:03}") for n in range(100)}
     text = drawn(progress)
     assert "and 80 more" in text
     assert len(text.splitlines()) < 30
@@ -63,7 +64,7 @@ def test_lines_are_printed_when_something_changed(
     reporter.end(progress)
     heading, line, last = capsys.readouterr().out.splitlines()
     assert heading == "Following the stream of dynamodb://here/stack"
-    assert line.endswith("3 shard(s), 1.5 s behind")
+    assert line.endswith("3 shard(s) (1 of them left to other readers), 1.5 s behind")
     assert last.startswith("Ended. ")
     assert last.endswith("2 failures")
 

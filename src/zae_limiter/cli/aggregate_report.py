@@ -43,6 +43,7 @@ def fields_of(progress: FollowProgress) -> dict[str, int]:
     """Return the progress as JSON-ready numbers."""
     return {
         "shards": len(progress.shards),
+        "shards_of_others": progress.shards_of_others,
         "records": progress.records,
         "processed": progress.processed,
         "snapshots_updated": progress.snapshots_updated,
@@ -89,9 +90,11 @@ def summary_line(progress: FollowProgress) -> str:
     """Return the progress in a sentence."""
     troubles = {"skipped": progress.skipped, "failures": progress.failures}
     told = "".join(f", {count:,} {name}" for name, count in troubles.items() if count)
+    others = progress.shards_of_others
+    left = f" ({others:,} of them left to other readers)" if others else ""
     return (
         f"{progress.processed:,} changes counted in {progress.snapshots_updated:,} additions,"
-        f" {len(progress.shards):,} shard(s), {progress.lag_ms / 1000:.1f} s behind{told}"
+        f" {len(progress.shards):,} shard(s){left}, {progress.lag_ms / 1000:.1f} s behind{told}"
     )
 
 

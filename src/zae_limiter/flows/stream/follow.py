@@ -111,9 +111,12 @@ class Follower:
         return 0.0 if is_behind else poll_s
 
     def _has_caught_up(self) -> bool:
-        """Shards that another reader has the lease of are its own to catch up with."""
+        """Shards that a living reader has the lease of are its own to catch up with. The lease of a
+        reader that was killed is over after a while."""
         is_all_known = self._discovery_ms > 0
-        return is_all_known and all(each.empty_pages >= _EMPTY_PAGES for each in self._due())
+        return is_all_known and all(
+            each.is_left or each.empty_pages >= _EMPTY_PAGES for each in self._readings()
+        )
 
     async def _discover(self) -> None:
         """Find shards that follow on none, or only on shards that have been read or are kept no
@@ -205,6 +208,7 @@ class Follower:
             self._stand_by(reading, known)
             return False
         reading.idle_until_ms = 0
+        reading.is_left = False
         reading.iterator = await self._stream.begin(reading.shard_id, reading.position)
         if reading.iterator is None:
             self._end(reading)
@@ -218,6 +222,7 @@ class Follower:
         reading.iterator = None
         reading.is_ahead = reading.is_full = False
         reading.lag_ms = reading.leased_until_ms = 0
+        reading.is_left = 0 < reading.idle_until_ms < known.lease_ends_ms
         reading.idle_until_ms = known.lease_ends_ms
         if known.wanted_by == self._settings.owner:
             soon_ms = self._io.now_ms() + _ASKED_MS

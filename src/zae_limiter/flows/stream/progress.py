@@ -12,7 +12,8 @@ class ShardReading:
     """A shard reading says how far this reader has read a shard.
 
     `position` is the last record that was read. `is_ahead`: records were dealt with that the
-    checkpoint does not have. `idle_until_ms`: another reader has the lease until then.
+    checkpoint does not have. `idle_until_ms`: another reader has the lease until then. `is_left`:
+    it has renewed the lease since, so it is alive.
     """
 
     shard_id: str
@@ -23,6 +24,7 @@ class ShardReading:
     leased_until_ms: int = 0
     saved_ms: int = 0
     idle_until_ms: int = 0
+    is_left: bool = False
     lag_ms: int = 0
     is_full: bool = False
     empty_pages: int = 0
@@ -48,6 +50,11 @@ class FollowProgress:
     def lag_ms(self) -> int:
         """How far this reader is behind, in the shard where it is farthest."""
         return max((reading.lag_ms for reading in self.shards.values()), default=0)
+
+    @property
+    def shards_of_others(self) -> int:
+        """How many shards another reader has the lease of."""
+        return sum(reading.idle_until_ms > 0 for reading in self.shards.values())
 
     def add(self, result: BatchResult) -> None:
         """Add the result of a batch."""
