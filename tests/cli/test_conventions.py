@@ -46,6 +46,7 @@ EXISTING = [
 ]
 REGISTRY = [
     ("check",),
+    ("migrate", "--yes"),
     ("namespace delete", "tenant-a", "--yes"),
     ("namespace list",),
     ("namespace orphans",),

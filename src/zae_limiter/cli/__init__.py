@@ -17,6 +17,7 @@ from .commands import Commands
 from .config import config
 from .demo.command import demo
 from .entity import entity
+from .migrate import migrate
 from .namespace import namespace
 from .options import examples
 from .resource import resource
@@ -48,6 +49,7 @@ for command in (
     demo,
     entity,
     lambda_export,
+    migrate,
     namespace,
     resource,
     system,

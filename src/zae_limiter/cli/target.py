@@ -23,25 +23,26 @@ class Target:
 
     def connect(self) -> SyncRepository:
         """Open a store and namespace that must exist: a mistyped name creates nothing."""
-        self._require_shared()
+        self.require_shared()
         return SyncRepository.connect(self.namespace, url=self.url)
 
     def open(self) -> SyncRepository:
         """Open a store and namespace for a command that stores something: both are created if
         missing."""
-        self._require_shared()
+        self.require_shared()
         return SyncRepository.open(self.namespace, url=self.url)
 
     def registry(self, *, create: bool = False) -> SyncRepository:
         """Open the store without opening or creating a namespace: for its list of namespaces
         only."""
-        self._require_shared()
+        self.require_shared()
         io = BlockingIo()
         store = run(parse_url(self.url).open(io, OpenRequest(create)))
         nowhere = Scope(store, io, RESERVED_NAMESPACE)
         return SyncRepository.on_scope(nowhere, RESERVED_NAMESPACE, owns_store=True)
 
-    def _require_shared(self) -> None:
+    def require_shared(self) -> None:
+        """Refuse a store that no other process can see."""
         if parse_url(self.url).scheme == "memory":
             raise ValidationError(
                 "url",

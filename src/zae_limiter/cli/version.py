@@ -8,7 +8,7 @@ from typing import NamedTuple
 import click
 
 from .._version import __version__
-from ..core.versions import CURRENT_SCHEMA_VERSION, parse_version
+from ..core.versions import CURRENT_SCHEMA_VERSION, is_on_the_way
 from ..flows.admin.versions import compare
 from ..ports.deployment import DeployedStore, VersionRecord
 from .options import examples, json_option, registry_options
@@ -44,7 +44,7 @@ def _find(target: Target) -> _Finding:
         return _Finding(record, "INCOMPATIBLE", advice)
     if result.requires_lambda_update:
         return _Finding(record, "COMPATIBLE (Lambda update available)", advice)
-    if parse_version(record.schema_version) < parse_version(CURRENT_SCHEMA_VERSION):
+    if is_on_the_way(record.schema_version):
         advice = (
             "Buckets of an older shape are moved when they are used, and all others by"
             " `zae-limiter migrate`. Clients of older versions must stay stopped."

@@ -82,6 +82,15 @@ def get_schema_version() -> str:
     return CURRENT_SCHEMA_VERSION
 
 
+def is_on_the_way(schema_version: str) -> bool:
+    """Return whether a table of this schema may hold buckets of an older shape. A version that
+    cannot be read is none: comparing it reports that."""
+    try:
+        return parse_version(schema_version) < parse_version(CURRENT_SCHEMA_VERSION)
+    except ValueError:
+        return False
+
+
 def check_compatibility(
     client_version: str, infra_version: InfrastructureVersion
 ) -> CompatibilityResult:

@@ -13,6 +13,7 @@ from . import schema
 from .bucket_codec import address_of, bucket_key, decode_bucket_item
 from .bucket_writes import ALL_NEW, Change, applicable, change, creation
 from .item_reader import record_name
+from .older.old_buckets import OldBuckets
 from .pages import Query, read_pages
 from .table import Table
 from .wire.errors import ConditionFailed, Reason, RequestInvalid, TransactionCanceled
@@ -30,6 +31,8 @@ class DynamoBuckets:
 
     def __init__(self, table: Table) -> None:
         self._table = table
+        # In a table that is being migrated, buckets of an older shape.
+        self.older: OldBuckets | None = None
 
     def write(self, address: BucketAddress, write: Write) -> Coroutine[Any, Any, Outcome]:
         if isinstance(write, Create):
@@ -39,6 +42,10 @@ class DynamoBuckets:
         return self._change(address, write)
 
     async def _create(self, address: BucketAddress, write: Create) -> Outcome:
+        if self.older is not None:
+            moved = await self.older.adopt(address)
+            if moved is not None:
+                return Refused(moved)
         try:
             await self._table.call("PutItem", creation(self._table.name, address, write))
         except ConditionFailed as refusal:
@@ -83,6 +90,10 @@ class DynamoBuckets:
         return await self._create(address, Create(write.operation, write.at_ms, write.anew))
 
     async def write_all(self, writes: Sequence[tuple[BucketAddress, Write]]) -> list[Outcome]:
+        if self.older is not None:
+            moved = await self._adopt_all([a for a, write in writes if isinstance(write, Create)])
+            if moved:
+                return [Refused(moved[a]) if a in moved else Granted(_UNSEEN) for a, _ in writes]
         actions = [_action(self._table.name, address, write) for address, write in writes]
         try:
             await self._table.transact(actions, token=writes[0][1].operation)
@@ -98,6 +109,12 @@ class DynamoBuckets:
         found = await self.read([address for address, _ in writes])
         return [Granted(found[a]) if a in found else ABSENT for a, _ in writes]
 
+    async def _adopt_all(self, addresses: Sequence[BucketAddress]) -> dict[BucketAddress, Bucket]:
+        """Move the old buckets at these addresses, if there are any."""
+        assert self.older is not None
+        adopted = {address: await self.older.adopt(address) for address in addresses}
+        return {address: bucket for address, bucket in adopted.items() if bucket is not None}
+
     async def _blame(self, addresses: Sequence[BucketAddress]) -> None:
         """Read the items: if damage of one made the request invalid, that raises."""
         await self.read(addresses)
@@ -105,11 +122,19 @@ class DynamoBuckets:
     async def read(self, addresses: Sequence[BucketAddress]) -> dict[BucketAddress, Bucket]:
         keys = [bucket_key(address) for address in addresses]
         found = _decoded(await self._table.batch_get(keys, consistent=True))
+        if self.older is not None:
+            for address in addresses:
+                old = None if address in found or address.shard else await self.older.look(address)
+                if old is not None:
+                    found[address] = old
         return {address: found[address] for address in addresses if address in found}
 
     async def of_entity(self, namespace_id: str, entity_id: str) -> dict[BucketAddress, Bucket]:
         pk = schema.gsi3_pk_entity(namespace_id, entity_id)
-        return await self._indexed("GSI3", pk, "BUCKET#")
+        found = await self._indexed("GSI3", pk, "BUCKET#")
+        if self.older is not None:
+            found = {**await self.older.of_entity(namespace_id, entity_id), **found}
+        return found
 
     async def of_resource(self, namespace_id: str, resource: str) -> dict[BucketAddress, Bucket]:
         pk = schema.gsi2_pk_resource(namespace_id, resource)

@@ -13,6 +13,7 @@ from .audit import Recorder
 from .codec import decode_entity_item, encode_entity_item, storable_map
 from .contention import halfway, race, won
 from .expressions import IS_NEW, PK, Field, Term
+from .older.old_buckets import OldBuckets
 from .pages import Query, read_pages
 from .registries import Registries
 from .schema import gsi1_pk_parent, gsi3_pk_entity, key, pk_entity, sk_config, sk_meta
@@ -31,6 +32,8 @@ class DynamoEntities:
         self._table = table
         self._recorder = recorder
         self._registries = Registries(table)
+        # In a table that is being migrated, buckets and usage of an older shape.
+        self.older: OldBuckets | None = None
 
     async def create(self, namespace_id: str, entity: Entity, event: AuditEvent) -> bool:
         actions = [
@@ -91,6 +94,8 @@ class DynamoEntities:
             items = await self._own_items(namespace_id, entity_id)
             others = [key_of(item) for item in items if item["SK"]["S"] != sk_meta()]
             others += await self._bucket_keys(namespace_id, entity_id)
+            if self.older is not None:
+                others += await self.older.keys(namespace_id, entity_id)
             deleted += await self._table.batch_delete(others)
             deleted += any(item["SK"]["S"] == sk_meta() for item in items)
             if deleted:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...core.models import BackendCapabilities
+from ...core.versions import is_on_the_way
 from ...ports.deployment import VersionRecord
 from ...ports.io import Io
 from .audit import DynamoAudit, Recorder
@@ -12,6 +13,7 @@ from .configs import DynamoConfigs
 from .entities import DynamoEntities
 from .lifecycle import create_dynamo_table, delete_dynamo_table
 from .namespaces import DynamoNamespaces
+from .older.old_buckets import OldBuckets
 from .opening import Creation, reach
 from .table import Table
 from .usage import DynamoUsage
@@ -72,11 +74,18 @@ class DynamoStore:
             limits=limits,
         )
         try:
-            store.opened_version = await reach(store.table, Access(region, endpoint_url), create)
+            record = await reach(store.table, Access(region, endpoint_url), create)
         except BaseException:
             await store.close()
             raise
+        store._heed(record)
         return store
+
+    def _heed(self, record: VersionRecord | None) -> None:
+        """Keep the version record, and look for old buckets if the table may hold any."""
+        self.opened_version = record
+        if record is not None and is_on_the_way(record.schema_version):
+            self.buckets.older = self.entities.older = OldBuckets(self.table)
 
     @classmethod
     def prepare(

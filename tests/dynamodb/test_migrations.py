@@ -1,0 +1,370 @@
+"""A table of an older schema is migrated while clients work: nothing is lost, nothing minted."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.support.dynamodb import get, new_name
+from tests.support.old_tables import SHAPES, Record, Shape, old_bucket, old_records
+from tests.support.servers.processes import Server
+from zae_limiter import (
+    IncompatibleSchemaError,
+    Limit,
+    LimiterConfig,
+    RateLimitExceeded,
+    StoredDataError,
+    SyncRateLimiter,
+    SyncRepository,
+    ValidationError,
+    VersionMismatchError,
+)
+from zae_limiter.backends.dynamodb.schema import key
+from zae_limiter.backends.dynamodb.store import DynamoStore
+from zae_limiter.backends.dynamodb.wire.values import from_item, to_item
+from zae_limiter.cli import cli
+from zae_limiter.migrations import (
+    Migration,
+    apply_migrations,
+    get_migrations,
+    get_migrations_between,
+    register_migration,
+)
+from zae_limiter.runtime.blocking import run
+
+RPM = Limit.per_day("rpm", 10)
+_BATCH = 25
+# `make soak` migrates many more.
+OLD_BUCKETS = int(os.environ.get("ZAEL_OLD_BUCKETS", "40"))
+
+
+class OldTable:
+    """A table that an older version left, and a way to look into it."""
+
+    def __init__(self, server: Server) -> None:
+        self.place: dict[str, Any] = {
+            "stack": new_name(),
+            "region": server.region,
+            "endpoint_url": server.url,
+        }
+        self._admin = SyncRepository.open(**self.place)
+        store = self._admin.scope.store
+        assert isinstance(store, DynamoStore)
+        self.store, self.namespace_id = store, self._admin.namespace_id
+        self.now_ms = self._admin.scope.io.now_ms()
+
+    def forget_namespaces(self) -> None:
+        """Leave nothing that a table had before namespaces came."""
+        for pk, sk in self.items():
+            run(self.store.table.delete(key(pk, sk)))
+
+    def be_of(self, schema: str) -> None:
+        self._admin.set_version_record(schema)
+
+    def put(self, *records: Record) -> None:
+        """Write records, as many at once as DynamoDB takes."""
+        for start in range(0, len(records), _BATCH):
+            puts = [{"PutRequest": {"Item": to_item(r)}} for r in records[start : start + _BATCH]]
+            request = {"RequestItems": {self.store.table.name: puts}}
+            answer = run(self.store.table.call("BatchWriteItem", request))
+            assert not answer.get("UnprocessedItems")
+
+    def items(self) -> dict[tuple[str, str], dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        request: dict[str, Any] = {"TableName": self.store.table.name, "ConsistentRead": True}
+        while True:
+            page = run(self.store.table.call("Scan", request))
+            found += map(from_item, page["Items"])
+            if "LastEvaluatedKey" not in page:
+                return {(item["PK"], item["SK"]): item for item in found}
+            request["ExclusiveStartKey"] = page["LastEvaluatedKey"]
+
+    def record(self) -> dict[str, Any]:
+        found = run(get(self.store, "_/SYSTEM#", "#VERSION"))
+        assert found is not None
+        return found
+
+    def connect(self, **options: Any) -> SyncRepository:
+        return SyncRepository.connect(**self.place, **options)
+
+    def migrate(self, *options: str, typed: str | None = None) -> Result:
+        place = ("--name", self.place["stack"], "--region", self.place["region"])
+        args = ["migrate", *place, "--endpoint-url", self.place["endpoint_url"], *options]
+        return CliRunner().invoke(cli, args, input=typed, env={"ZAEL_URL": None})
+
+    def close(self) -> None:
+        self._admin.delete_table()
+        self._admin.close()
+
+
+@pytest.fixture
+def table(dynamodb: Server) -> Iterator[OldTable]:
+    made = OldTable(dynamodb)
+    yield made
+    made.close()
+
+
+def takes(limiter: SyncRateLimiter, entity_id: str = "key-1", **amounts: int) -> bool:
+    try:
+        with limiter.acquire(entity_id, "gpt-4", amounts):
+            return True
+    except RateLimitExceeded:
+        return False
+
+
+def old_keys(table: OldTable) -> list[tuple[str, str]]:
+    """The keys that no record of today's has."""
+    marks = ("#LIMIT#", "#BUCKET#")
+    return [k for k, v in table.items().items() if "/" not in k[0][:12] or k[1].startswith(marks)]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_client_moves_the_bucket_that_it_needs(table: OldTable, shape: Shape) -> None:
+    left = {"rpm": (4, 10), "tpm": (300, 1000)}
+    ns = table.namespace_id
+    table.put(*old_bucket(shape, "key-1", "gpt-4", left, table.now_ms, ns))
+    table.put(*old_bucket(shape, "key-1", "gpt-4o", {"rpm": (1, 10)}, table.now_ms, ns))
+    table.be_of("0.9.0")
+    with table.connect() as repository:
+        limiter = SyncRateLimiter(repository)
+        limiter.set_system_defaults([RPM, Limit.per_day("tpm", 1000)])
+        assert limiter.available("key-1", "gpt-4") == {"rpm": 4, "tpm": 300}
+        assert {b.resource for b in repository.get_buckets("key-1")} == {"gpt-4", "gpt-4o"}
+        assert takes(limiter, rpm=3, tpm=100)
+        assert not takes(limiter, rpm=2)
+        assert limiter.available("key-1", "gpt-4") == {"rpm": 1, "tpm": 200}
+        assert limiter.available("key-1", "gpt-4o")["rpm"] == 1
+    assert {sk for _, sk in old_keys(table) if sk.startswith("#BUCKET#gpt-4#")} == set()
+    assert any(sk.startswith("#BUCKET#gpt-4o") for _, sk in old_keys(table))
+    moved = table.items()[f"{ns}/BUCKET#key-1#gpt-4#0", "#STATE"]
+    # What the old item had consumed was counted as usage before.
+    assert (moved["b_rpm_tc"], moved["b_tpm_tc"]) == (3000, 100_000)
+
+
+def test_limits_that_were_refilled_at_different_times_gain_what_each_is_due(
+    table: OldTable,
+) -> None:
+    """Half a day of 10 a day is 5; nothing is gained beyond the ceiling."""
+    early, late = table.now_ms - 43_200_000, table.now_ms
+    table.put(*old_bucket("flat", "key-1", "gpt-4", {"rpm": (1, 10), "x": (9, 10)}, early))
+    table.put(*old_bucket("nested", "key-1", "gpt-4", {"tpm": (20, 100)}, late))
+    table.be_of("0.9.0")
+    with table.connect() as repository:
+        found = {b.limit_name: b for b in repository.get_buckets("key-1", "gpt-4")}
+    assert {name: bucket.tokens for name, bucket in found.items()} == {"rpm": 6, "tpm": 20, "x": 10}
+    assert {bucket.last_refill_ms for bucket in found.values()} == {late}
+
+
+def test_the_levels_of_a_chain_are_moved_and_charged_all_or_none(table: OldTable) -> None:
+    for entity_id, left in (("key-1", 8), ("acme", 3)):
+        table.put(*old_bucket("hybrid", entity_id, "gpt-4", {"rpm": (left, 10)}, table.now_ms))
+    table.be_of("0.9.0")
+    with table.connect() as repository:
+        limiter = SyncRateLimiter(repository)
+        limiter.set_system_defaults([RPM])
+        limiter.create_entity("acme")
+        limiter.create_entity("key-1", parent_id="acme", cascade=True)
+        assert not takes(limiter, rpm=4)
+        assert takes(limiter, rpm=3)
+        assert limiter.available("acme", "gpt-4") == {"rpm": 0}
+        assert [b.tokens for b in repository.get_buckets("key-1", "gpt-4")] == [5]
+
+
+def test_an_entity_that_is_deleted_takes_its_old_bucket_along(table: OldTable) -> None:
+    table.put(*old_bucket("nested", "key-1", "gpt-4", {"rpm": (0, 10)}, table.now_ms))
+    table.be_of("0.9.0")
+    with table.connect() as repository:
+        limiter = SyncRateLimiter(repository)
+        limiter.set_system_defaults([RPM])
+        limiter.create_entity("key-1")
+        limiter.delete_entity("key-1")
+        assert old_keys(table) == []
+        assert takes(limiter, rpm=10)
+
+
+def test_a_whole_table_is_migrated(table: OldTable) -> None:
+    table.forget_namespaces()
+    table.put(*old_records(table.now_ms))
+    left = {"rpm": (4, 20), "tpm": (100, 9000)}
+    table.put(*old_bucket("nested", "key-1", "gpt-4", left, table.now_ms))
+    for opening in (SyncRepository.open, SyncRepository.connect):
+        with pytest.raises(IncompatibleSchemaError, match=r"schema 0\.5\.0"):
+            opening(**table.place)
+    before = table.items()
+    planned = table.migrate("--dry-run")
+    assert planned.exit_code == 0, planned.output
+    assert table.items() == before
+    done = table.migrate(typed="y\n")
+    assert done.exit_code == 0, done.output
+    assert "Are all clients of older versions stopped?" in done.stderr
+    assert "aws dynamodb create-backup" in done.stderr
+    assert done.stdout.splitlines()[-1] == "The table has schema 0.10.0"
+    counted = {line.removeprefix("Moved ") for line in done.stdout.splitlines()[:-1]}
+    would = [line for line in planned.stdout.splitlines() if line.startswith("Would move ")]
+    assert {line.removeprefix("Would move ") for line in would} == counted
+    assert "2 entities" in counted
+    assert "1 buckets" in counted
+    assert old_keys(table) == []
+    assert table.record()["client_min_version"] == "0.0.0"
+    check_migrated(table)
+    again = table.migrate("--yes")
+    assert again.stdout == "Nothing to do: the table has schema 0.10.0\n"
+
+
+def check_migrated(table: OldTable) -> None:
+    """Everything that `old_records` says is found by today's calls."""
+    daily = Limit.per_day
+    with table.connect() as repository:
+        limiter = SyncRateLimiter(repository)
+        acme, child = limiter.get_entity("acme"), limiter.get_children("acme")[0]
+        assert acme is not None
+        assert (acme.name, acme.metadata) == ("Acme", {"tier": "gold"})
+        assert (child.id, child.cascade, child.created_at) == (
+            "key-1",
+            True,
+            "2026-01-02T00:00:00Z",
+        )
+        assert limiter.get_limits("key-1", "gpt-4") == [Limit("rpm", 20, 10, 86_400)]
+        assert limiter.get_limits("key-1") == [daily("rpm", 7)]
+        assert limiter.get_resource_defaults("gpt-4") == [
+            daily("rpm", 100),
+            Limit("tpm", 9000, 5000, 86_400),
+        ]
+        assert limiter.get_resource_defaults("whisper") == [daily("rpm", 40)]
+        assert limiter.get_resource_defaults("llama/70b") == [daily("rpm", 60)]
+        assert limiter.list_resources_with_defaults() == ["gpt-4", "llama/70b", "whisper"]
+        assert limiter.list_resources_with_entity_configs() == ["_default_", "gpt-4"]
+        assert limiter.list_entities_with_custom_limits("gpt-4") == (["key-1"], None)
+        system = limiter.get_config("system")
+        assert system == LimiterConfig((daily("rpm", 1000),), "allow", None, False)
+        usage, _ = limiter.get_usage_snapshots("key-1")
+        assert [(u.window_type, u.counters, u.total_events) for u in usage] == [
+            ("daily", {"tpm": 500}, 10)
+        ]
+        events = limiter.get_audit_events("key-1")
+        assert (events[-1].event_id[:2], events[-1].details) == ("01", {"n": 1})
+        assert {event.principal for event in events[:-1]} == {"migration"}
+        assert takes(limiter, rpm=4)
+        assert not takes(limiter, rpm=1)
+
+
+def test_usage_that_was_counted_meanwhile_is_added_to_the_old(table: OldTable) -> None:
+    table.put(*(r for r in old_records(table.now_ms) if "#USAGE#" in r["SK"]))
+    table.put(
+        {
+            "PK": f"{table.namespace_id}/ENTITY#key-1",
+            "SK": "#USAGE#gpt-4#2026-01-03",
+            "entity_id": "key-1",
+            "resource": "gpt-4",
+            "window": "daily",
+            "window_start": "2026-01-03T00:00:00Z",
+            "tpm": 7,
+            "rpm": 1,
+            "total_events": 1,
+        }
+    )
+    table.be_of("0.9.0")
+    assert table.migrate("--yes").exit_code == 0
+    with table.connect() as repository:
+        found, _ = repository.get_usage_snapshots("key-1")
+    assert [(u.counters, u.total_events) for u in found] == [({"tpm": 507, "rpm": 1}, 11)]
+
+
+def test_clients_and_the_migration_move_each_bucket_once(table: OldTable) -> None:
+    """Of each bucket 5 of 10 are left, and nothing refills while the test runs."""
+    entities = [f"key-{number}" for number in range(OLD_BUCKETS)]
+    ns, left = table.namespace_id, {"rpm": (5, 10)}
+    shapes = [SHAPES[number % len(SHAPES)] for number in range(OLD_BUCKETS)]
+    made = zip(entities, shapes, strict=True)
+    old = (old_bucket(shape, e, "gpt-4", left, table.now_ms, ns) for e, shape in made)
+    table.put(*chain.from_iterable(old))
+    table.be_of("0.9.0")
+    # A step that is no multiple of the number of shapes, so that buckets of all shapes are used.
+    used = entities[:: max(1, OLD_BUCKETS // 41)]
+    admitted: Counter[str] = Counter()
+    with table.connect() as repository:
+        SyncRateLimiter(repository).set_system_defaults([RPM])
+
+    def work() -> None:
+        with table.connect() as own:
+            limiter = SyncRateLimiter(own)
+            for _ in range(3):
+                admitted.update(e for e in used if takes(limiter, e, rpm=1))
+
+    workers = [threading.Thread(target=work) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    done = table.migrate("--yes")
+    for worker in workers:
+        worker.join()
+    assert done.exit_code == 0, done.output
+    assert admitted == dict.fromkeys(used, 5)
+    found = table.items()
+    for entity_id in entities:
+        tokens_milli = found[f"{ns}/BUCKET#{entity_id}#gpt-4#0", "#STATE"]["b_rpm_tk"]
+        assert tokens_milli // 1000 == 5 - admitted[entity_id], entity_id
+    assert old_keys(table) == []
+
+
+def test_a_client_of_an_older_version_is_kept_out_meanwhile(
+    table: OldTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table.forget_namespaces()
+    table.put(*old_records(table.now_ms))
+    with pytest.warns(DeprecationWarning, match="is deprecated"):
+        repository = SyncRepository(
+            table.place["stack"], table.place["region"], table.place["endpoint_url"]
+        )
+    with repository:
+        assert run(apply_migrations(repository, "0.5.0", "0.9.0")) == ["0.9.0"]
+    monkeypatch.setattr("zae_limiter.flows.admin.versions.__version__", "0.17.0")
+    with pytest.raises(VersionMismatchError, match="upgrade the client"):
+        table.connect()
+
+
+def test_a_record_that_cannot_be_read_stays_and_keeps_the_table_closed(table: OldTable) -> None:
+    table.forget_namespaces()
+    table.put(*old_records(table.now_ms))
+    table.put({"PK": "ENTITY#key-2", "SK": "#LIMIT#gpt-4#rpm", "capacity": "many"})
+    failed = table.migrate("--yes")
+    assert failed.exit_code == 1
+    assert "1 records, which stay as they are: Cannot read ENTITY#key-2" in failed.stderr
+    with pytest.raises(IncompatibleSchemaError):
+        table.connect()
+    run(table.store.table.delete(key("ENTITY#key-2", "#LIMIT#gpt-4#rpm")))
+    assert table.migrate("--yes").exit_code == 0
+    with table.connect() as repository:
+        assert repository.get_limits("key-1") == [Limit.per_day("rpm", 7)]
+
+
+def test_a_damaged_old_bucket_is_an_error_for_the_client_that_needs_it(table: OldTable) -> None:
+    table.put({"PK": "ENTITY#key-1", "SK": "#BUCKET#gpt-4#rpm", "tokens_milli": 5})
+    table.be_of("0.9.0")
+    with table.connect() as repository:
+        limiter = SyncRateLimiter(repository)
+        limiter.set_system_defaults([RPM])
+        with pytest.raises(StoredDataError, match="capacity_milli"):
+            takes(limiter, rpm=1)
+        assert takes(limiter, "key-2", rpm=10)
+
+
+def test_migrations_are_registered_in_the_order_of_their_versions() -> None:
+    versions = [migration.version for migration in get_migrations()]
+    assert versions == ["0.9.0", "0.10.0"]
+    assert [m.version for m in get_migrations_between("0.9.0", "0.10.0")] == ["0.10.0"]
+    assert get_migrations_between("0.10.0", "0.11.0") == []
+    with pytest.raises(ValueError, match="already"):
+        register_migration(Migration("0.9.0", "again", get_migrations()[0].migrate))
+
+
+def test_a_store_without_a_table_needs_no_migration() -> None:
+    repository = SyncRepository.open(url="memory://")
+    with repository, pytest.raises(ValidationError, match="needs no migration"):
+        run(apply_migrations(repository, "0.5.0"))
