@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any
@@ -21,6 +22,9 @@ class _LeaseBase:
 
     def __init__(self, record: LeaseRecord) -> None:
         self._record = record
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.consumed}>"
 
     @property
     def entries(self) -> list[Entry]:
@@ -83,21 +87,32 @@ async def _take_back(record: LeaseRecord) -> None:
 class _AcquisitionBase:
     """A checked request that has not been entered yet."""
 
-    __slots__ = ("_is_entered", "_record", "_request", "_scope", "_terms")
+    __slots__ = ("_is_entered", "_record", "_request", "_scope", "_terms", "_was_entered")
     _record: LeaseRecord
+    _statement: str
 
     def __init__(self, scope: Scope, request: Request, terms: LeaseTerms) -> None:
         self._scope = scope
         self._request = request
         self._terms = terms
         self._is_entered = False
+        self._was_entered = False
+
+    def __repr__(self) -> str:
+        request = self._request
+        return f"<{type(self).__name__} {request.entity_id!r}, {request.resource!r}>"
+
+    def __del__(self) -> None:
+        if not self._was_entered:
+            message = f"{self!r} was never entered: write `{self._statement}`"
+            warnings.warn(message, ResourceWarning, stacklevel=2, source=self)
 
     def _enter(self) -> Coroutine[Any, Any, LeaseRecord]:
         """Open the lease. Without the check, a second entry would lose the first one's charge."""
         if self._is_entered:
             reason = "is entered already; call acquire() for each block"
             raise ValidationError("acquisition", "acquire(...)", reason)
-        self._is_entered = True
+        self._is_entered = self._was_entered = True
         return flows.open_lease(self._scope, self._request, self._terms)
 
 
@@ -105,6 +120,7 @@ class Acquisition(_AcquisitionBase):
     """An acquisition is the context manager of `async with limiter.acquire(...)`."""
 
     __slots__ = ()
+    _statement = "async with limiter.acquire(...)"
 
     async def __aenter__(self) -> Lease:
         opening = self._enter()
@@ -131,6 +147,7 @@ class SyncAcquisition(_AcquisitionBase):
     """An acquisition is the context manager of `with limiter.acquire(...)`."""
 
     __slots__ = ()
+    _statement = "with limiter.acquire(...)"
 
     def __enter__(self) -> SyncLease:
         record, opening = None, self._enter()

@@ -14,7 +14,7 @@ from .core.models import (
 from .flows.admin import capacity, deployment
 from .flows.admin import limits as stored_limits
 from .lease import Acquisition
-from .limiter_base import LimiterBase
+from .limiter_base import LimiterBase, check_repository
 from .records import Records
 from .repository import Repository
 from .runtime.asyncio_driver import drive, in_time
@@ -44,6 +44,7 @@ class RateLimiter(Records, LimiterBase):
             repository = Repository(**repository_options(stack))
         elif stack:
             raise ValueError(f"give repository or {', '.join(sorted(stack))}, not both")
+        check_repository(repository, Repository)
         super().__init__(repository.scope, default_limits, on_unavailable, speculative_writes)
         self.repository = repository
 

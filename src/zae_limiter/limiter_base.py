@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TypeVar
 
 from .core.exceptions import ValidationError
@@ -12,6 +12,7 @@ from .core.models import OnUnavailable
 from .flows.acquire.lease import LeaseTerms, check_timeout
 from .flows.acquire.request import Request, make_request
 from .flows.scope import Scope
+from .repository_base import RepositoryBase
 
 A = TypeVar("A")
 
@@ -24,6 +25,17 @@ def check_mode(value: OnUnavailable | None) -> OnUnavailable | None:
         return OnUnavailable(value)
     except ValueError as error:
         raise ValidationError("on_unavailable", value, "must be allow or block") from error
+
+
+def check_repository(repository: object, wanted: type[RepositoryBase]) -> None:
+    """Refuse what is no repository of the limiter's own driver."""
+    if isinstance(repository, wanted):
+        return
+    reason = f"must be a {wanted.__name__}, not a {type(repository).__name__}"
+    if isinstance(repository, Coroutine):
+        repository.close()
+        reason = f"has not been awaited: write `await {wanted.__name__}.open(...)`"
+    raise ValidationError("repository", repository, reason)
 
 
 class LimiterBase:
@@ -46,6 +58,10 @@ class LimiterBase:
         self._speculative = speculative_writes
         self._fallback = check_mode(on_unavailable)
         self._usual_terms = LeaseTerms(None, None, self._fallback)
+
+    def __repr__(self) -> str:
+        settings = self.scope.settings
+        return f"<{type(self).__name__} on {settings.stack_name!r}>"
 
     @property
     def name(self) -> str:

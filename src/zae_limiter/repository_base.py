@@ -33,6 +33,9 @@ class RepositoryBase:
         self._namespace_name = namespace_name
         self._owns_store = owns_store
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.stack_name!r}, namespace {self._namespace_name!r}>"
+
     @property
     def namespace_name(self) -> str:
         """The name of the namespace."""

@@ -14,7 +14,7 @@ from .core.models import (
 from .flows.admin import capacity, deployment
 from .flows.admin import limits as stored_limits
 from .lease import SyncAcquisition
-from .limiter_base import LimiterBase
+from .limiter_base import LimiterBase, check_repository
 from .runtime.blocking import run
 from .sync_records import SyncRecords
 from .sync_repository import SyncRepository
@@ -38,6 +38,7 @@ class SyncRateLimiter(SyncRecords, LimiterBase):
             repository = SyncRepository(**repository_options(stack))
         elif stack:
             raise ValueError(f"give repository or {', '.join(sorted(stack))}, not both")
+        check_repository(repository, SyncRepository)
         super().__init__(repository.scope, default_limits, on_unavailable, speculative_writes)
         self.repository = repository
 

@@ -18,6 +18,8 @@ from zae_limiter.core.exceptions import (
     InfrastructureError,
     InfrastructureNotFoundError,
     InvalidIdentifierError,
+    InvalidLimitError,
+    InvalidModeError,
     InvalidNameError,
     LeaseExpiredError,
     NamespaceNotFoundError,
@@ -67,6 +69,8 @@ ERRORS: list[tuple[ZAELimiterError, str]] = [
     (ValidationError("limits", [], "must not be empty"), "Invalid limits: must not be empty"),
     (InvalidIdentifierError("entity_id", "#", "no"), "Invalid entity_id: no"),
     (InvalidNameError("resource", "", "cannot be empty"), "Invalid resource: cannot be empty"),
+    (InvalidLimitError("capacity", 0, "must be positive"), "capacity must be positive"),
+    (InvalidModeError("mode", "x", "must be a or b"), "Invalid mode: must be a or b"),
     (
         RateLimitExceeded([status(), FINE]),
         "Rate limit exceeded for key/gpt-4: [rpm]. Retry after 1.5s",
@@ -171,6 +175,8 @@ def test_notes_survive_too() -> None:
         (IncompatibleSchemaError, VersionError),
         (InvalidIdentifierError, ValidationError),
         (InvalidNameError, ValidationError),
+        (InvalidLimitError, ValidationError),
+        (InvalidModeError, ValidationError),
     ],
 )
 def test_the_tree(error: type, base: type) -> None:

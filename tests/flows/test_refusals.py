@@ -11,7 +11,6 @@ from tests.support.crowd import Crowd, crowd, take, wait_of
 from tests.support.drivers import Driver
 from zae_limiter import Limit, RateLimitExceeded
 from zae_limiter.backends.memory import MemoryStore
-from zae_limiter.flows.acquire import refusal_cache
 from zae_limiter.flows.shards.items import read_all, split_shard
 
 FAST = Limit.per_second("rpm", 100)
@@ -188,11 +187,8 @@ async def test_refusals_are_cached_for_each_bucket_apart(driver: Driver, url: st
             pass
 
 
-async def test_the_refusal_cache_is_bounded(
-    driver: Driver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(refusal_cache, "MAX_REMEMBERED", 3)
-    async with crowd(driver, "memory://", [SLOW]) as it:
+async def test_the_refusal_cache_is_bounded(driver: Driver) -> None:
+    async with crowd(driver, "memory://", [SLOW], refusal_cache_size=3) as it:
         names = [f"key-{number}" for number in range(8)]
         for name in names:
             await take(it.limiter, name, rpm=10)

@@ -351,14 +351,15 @@ def _together(driver: Driver, flows: list[Coroutine[Any, Any, Any]]) -> None:
 
 
 @BOTH
-def test_a_client_may_be_used_after_it_was_closed(
+def test_a_client_refuses_calls_after_it_was_closed(
     dynamodb: Server, driver: Driver, connect: Connect, transport: str
 ) -> None:
     client = connect(dynamodb, transport=transport)
+    assert "TableNames" in driver.run(client.call("ListTables", {}))
     for _ in range(2):
-        assert "TableNames" in driver.run(client.call("ListTables", {}))
         driver.run(client.close())
-        driver.run(client.close())
+        with pytest.raises(RuntimeError, match="has been closed"):
+            driver.run(client.call("ListTables", {}))
 
 
 def test_the_transport_can_be_chosen_by_the_environment(

@@ -23,6 +23,7 @@ ZAELimiterError
 └── ValidationError                bad input; names the field, raised before anything is written
     ├── InvalidIdentifierError
     ├── InvalidNameError
+    ├── InvalidLimitError          a number of a limit is out of bounds; a ValueError as well
     └── InvalidModeError           a mode is none of those that exist; a ValueError as well
 """
 
@@ -65,11 +66,13 @@ class VersionError(ZAELimiterError):
 class ValidationError(ZAELimiterError):
     """Bad input. Nothing was changed."""
 
+    _sentence = "Invalid {field}: {reason}"
+
     def __init__(self, field: str, value: object, reason: str) -> None:
         self.field = field
         self.value = _shown(value)
         self.reason = reason
-        super().__init__(f"Invalid {field}: {reason}")
+        super().__init__(self._sentence.format(field=field, reason=reason))
 
 
 # In a URL, and in a URL that is part of another one: `http%3A%2F%2Fuser%3Apassword%40host`.
@@ -86,6 +89,12 @@ def _shown(value: object) -> str:
         text = f"<{type(value).__name__}>"
     text = _USERINFO.sub(r"\1***\2", text).encode("utf-8", "backslashreplace").decode()
     return text if len(text) <= _SHOWN_VALUE_CHARS else text[:_SHOWN_VALUE_CHARS] + "..."
+
+
+class InvalidLimitError(ValidationError, ValueError):
+    """A number of a limit is out of bounds."""
+
+    _sentence = "{field} {reason}"
 
 
 class InvalidIdentifierError(ValidationError):

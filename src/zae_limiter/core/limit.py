@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from .exceptions import ValidationError
+from .exceptions import InvalidLimitError, ValidationError
 from .rates import seconds_to_fill, tokens_per_second
 from .validation import MAX_AMOUNT, MAX_PERIOD_SECONDS, validate_limit_name
 
@@ -156,11 +156,11 @@ class BucketState:
 
 def _positive(field: str, value: object, maximum: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError(f"{field} must be an integer, not {type(value).__name__}")
+        raise InvalidLimitError(field, value, f"must be an integer, not {type(value).__name__}")
     if value <= 0:
-        raise ValueError(f"{field} must be positive")
+        raise InvalidLimitError(field, value, "must be positive")
     if value > maximum:
-        raise ValueError(f"{field} must be at most {maximum}")
+        raise InvalidLimitError(field, value, f"must be at most {maximum}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ use one store.
 from __future__ import annotations
 
 import threading
+from contextlib import AbstractContextManager
 
 from ...core.apply import apply
 from ...core.models import BackendCapabilities
@@ -23,6 +24,16 @@ from .tables import Tables
 from .usage import MemoryUsage
 
 
+class _Closed(AbstractContextManager[object]):
+    """The lock of a store that has been closed: nobody gets it."""
+
+    def __enter__(self) -> object:
+        raise RuntimeError("the store memory:// has been closed")
+
+    def __exit__(self, *error: object) -> None:
+        """Do nothing: it has never been entered."""
+
+
 class MemoryStore:
     """All roles over one set of tables."""
 
@@ -35,7 +46,7 @@ class MemoryStore:
     def __init__(self, apply: Apply = apply) -> None:
         lock = threading.RLock()
         free_in_child(lock)
-        tables = Tables(lock)
+        self._tables = tables = Tables(lock)
         self.images = MemoryImages(tables)
         self.buckets = MemoryBuckets(tables, apply)
         self.configs = MemoryConfigs(tables)
@@ -48,4 +59,5 @@ class MemoryStore:
         """Do nothing: memory is always there."""
 
     async def close(self) -> None:
-        """Do nothing: the data goes with the last reference to it."""
+        """Refuse whoever comes later. The data goes with the last reference to it."""
+        self._tables.lock = _Closed()

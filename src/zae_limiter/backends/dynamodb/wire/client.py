@@ -30,6 +30,7 @@ class DynamoClient:
         self.clock = clock
         self.meter = Meter()
         self._offset_s = 0.0
+        self._is_closed = False
 
     async def call(self, operation: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Carry out an operation, such as `UpdateItem`. Parameters and result are its JSON.
@@ -72,12 +73,15 @@ class DynamoClient:
         raise error
 
     async def close(self) -> None:
-        """Close the connections. Closing twice does nothing."""
+        """Close the connections, and refuse later calls. Closing twice does nothing."""
+        self._is_closed = True
         await self._transport.close()
 
     async def _once(
         self, operation: str, parameters: Mapping[str, Any], *, is_first: bool
     ) -> dict[str, Any]:
+        if self._is_closed:
+            raise RuntimeError("the store has been closed")
         self.meter.count_request(operation, is_first=is_first)
         try:
             content = await self._transport.exchange(operation, parameters)

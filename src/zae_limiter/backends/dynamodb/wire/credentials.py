@@ -104,7 +104,10 @@ def find_region(session: Any, region: str | None = None) -> str:
     found = region or os.environ.get("AWS_REGION") or session.get_config_variable("region")
     if not found:
         raise ValidationError(
-            "region", None, "none is set: pass region=, set AWS_REGION, or configure a profile"
+            "region",
+            None,
+            "none is set: pass region=, set AWS_REGION, or configure a profile;"
+            " to name another store, pass url= or set ZAEL_URL",
         )
     return str(found)
 
