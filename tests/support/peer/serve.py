@@ -87,6 +87,15 @@ class Client:
             return True
         return True
 
+    async def unopened(self, method: str, *args: Any) -> Any:
+        """Call a limiter that is made by the name of its stack."""
+        async with package.RateLimiter(**self._table) as limiter:
+            return await getattr(limiter, method)(*args)
+
+    async def opened_by(self, way: str) -> None:
+        """Open the table once more: `open` or `connect`."""
+        await (await getattr(package.Repository, way)(**self._at)).close()
+
     async def acquire_often(
         self, entity_id: str, resource: str, consume: dict[str, int], times: int, at_once: int
     ) -> int:
