@@ -145,6 +145,9 @@ class VirtualIo:
     async def offload(self, call: Callable[[], T]) -> T:
         return call()
 
+    async def shield(self, flow: Coroutine[Any, Any, T], *, shared: bool = False) -> T:
+        return await flow
+
     async def gather(self, flows: Sequence[Coroutine[Any, Any, T]]) -> list[T | BaseException]:
         events = self._events
         tasks = [events.spawn(_outcome(flow)) for flow in flows]

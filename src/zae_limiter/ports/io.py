@@ -59,6 +59,14 @@ class Io(Protocol):
         returned, so that its outcome is always known.
         """
 
+    async def shield(self, flow: Coroutine[Any, Any, T], *, shared: bool = False) -> T:
+        """Run a flow to its end: a cancellation is held back wherever the flow waits, and is
+        delivered afterwards.
+
+        `shared`: other callers depend on the flow. Then an interrupt that cannot be held back,
+        such as Ctrl-C in the main thread, must not reach it either.
+        """
+
     async def gather(self, flows: Sequence[Coroutine[Any, Any, T]]) -> list[T | BaseException]:
         """Run all flows, return every outcome in order, and cancel none of them."""
 

@@ -4,28 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from ..ports.clock import Clock
 from .system_clock import ClockedIo
 
 T = TypeVar("T")
+_shielded: ContextVar[bool] = ContextVar("zae_limiter_shielded", default=False)
+
+
+def is_shielded() -> bool:
+    """Tell whether the running flow must not be cancelled (`Io.shield`)."""
+    return _shielded.get()
 
 
 async def hold(future: asyncio.Future[T]) -> T:
     """Await a future to its end. A cancellation that arrives meanwhile is delivered afterwards, so
     that a store call that has begun always has a known outcome."""
-    held: list[asyncio.CancelledError] = []
+    # Counted, not kept: a cancel scope of anyio cancels again in each turn of the event loop.
+    held: Counter[tuple[Any, ...]] = Counter()
     while not future.done():
         try:
             await _end_of(future)
         except asyncio.CancelledError as cancellation:
-            held.append(cancellation)
+            held[cancellation.args] += 1
             _current_task().uncancel()
-    for each in held:
-        _current_task().cancel(*each.args)
+    for arguments in held.elements():
+        _current_task().cancel(*arguments)
     return future.result()
 
 
@@ -66,6 +76,9 @@ async def drive(
         except asyncio.CancelledError:
             if undo is not None:
                 await undo(result)
+                # A cancellation that was held back meanwhile is the one that is raised here.
+                with suppress(asyncio.CancelledError):
+                    await asyncio.sleep(0)
             raise
     return result
 
@@ -97,7 +110,7 @@ class _AsyncioSignal:
         if self._is_set.done():
             return True
         if seconds is None:
-            await _end_of(self._is_set)
+            await (hold(self._is_set) if is_shielded() else _end_of(self._is_set))
             return True
         if self._clock.pass_time(seconds):
             await asyncio.sleep(0)
@@ -139,6 +152,15 @@ class AsyncioIo(ClockedIo):
     async def offload(self, call: Callable[[], T]) -> T:
         loop = asyncio.get_running_loop()
         return await hold(loop.run_in_executor(self._current_worker(), call))
+
+    async def shield(self, flow: Coroutine[Any, Any, T], *, shared: bool = False) -> T:
+        before = _shielded.get()
+        _shielded.set(True)
+        try:
+            return await flow
+        finally:
+            # Not by a token: a generator may be closed in another context.
+            _shielded.set(before)
 
     async def gather(self, flows: Sequence[Coroutine[Any, Any, T]]) -> list[T | BaseException]:
         if not self._parallel_helps or len(flows) < 2:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from ..ports.clock import Clock
+from .beside import choose_beside
 from .parallel import Gather, serial
 from .system_clock import ClockedIo
 
@@ -80,6 +81,19 @@ class BlockingIo(ClockedIo):
 
     async def offload(self, call: Callable[[], T]) -> T:
         return call()
+
+    async def shield(self, flow: Coroutine[Any, Any, T], *, shared: bool = False) -> T:
+        beside = choose_beside(shared=shared)
+        if beside is None:
+            return await flow
+        try:
+            outcome: T | BaseException = beside(_outcome_of(flow))
+        finally:
+            # An interrupt may have come before the flow began.
+            flow.close()
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
 
     async def gather(self, flows: Sequence[Coroutine[Any, Any, T]]) -> list[T | BaseException]:
         return self._gather([_outcome_of(flow) for flow in flows])

@@ -4,7 +4,6 @@ greenlets."""
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import warnings
 from collections.abc import Callable, Sequence
@@ -12,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
 from ..core.exceptions import InvalidModeError
+from .beside import is_gevent_patched
 
 Gather = Callable[[Sequence[Callable[[], Any]]], list[Any]]
 """A strategy that runs all calls, none of which raises, and returns their results in order."""
@@ -94,7 +94,7 @@ def choose_gather(mode: str, *, parallel_helps: bool) -> Gather:
     if mode not in PARALLEL_MODES:
         raise InvalidModeError("parallel_mode", mode, f"must be one of {', '.join(PARALLEL_MODES)}")
     if mode == "gevent":
-        if not _gevent_patched():
+        if not is_gevent_patched():
             warnings.warn("parallel_mode='gevent' without monkey-patched sockets", stacklevel=2)
         return greenlets
     if mode == "threadpool":
@@ -103,11 +103,6 @@ def choose_gather(mode: str, *, parallel_helps: bool) -> Gather:
         return Threads()
     if mode == "serial" or not parallel_helps:
         return serial
-    if _gevent_patched():
+    if is_gevent_patched():
         return greenlets
     return serial if os.cpu_count() == 1 else Threads()
-
-
-def _gevent_patched() -> bool:
-    monkey = sys.modules.get("gevent.monkey")
-    return monkey is not None and bool(monkey.is_module_patched("socket"))

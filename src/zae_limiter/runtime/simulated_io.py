@@ -83,6 +83,15 @@ class SimulatedIo:
         await self.wait_ms(0)
         return answer
 
+    async def shield(self, flow: Coroutine[Any, Any, T], *, shared: bool = False) -> T:
+        task = self.scheduler.current
+        assert task is not None
+        before, task.is_shielded = task.is_shielded, True
+        try:
+            return await flow
+        finally:
+            task.is_shielded = before
+
     async def gather(self, flows: Sequence[Coroutine[Any, Any, T]]) -> list[T | BaseException]:
         if not self.process.is_alive:
             for flow in flows:

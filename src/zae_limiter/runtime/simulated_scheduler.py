@@ -53,7 +53,7 @@ def hand_over(wait: Wait) -> Generator[Wait, None, None]:
 
 class Task:
     """A task is a coroutine that the scheduler runs. `root` is the task that it was spawned for, or
-    itself."""
+    itself. While it `is_shielded`, it cannot be cancelled."""
 
     def __init__(
         self, process: Process, work: Coroutine[Any, Any, Any], origin: Task | None
@@ -61,6 +61,7 @@ class Task:
         self.process = process
         self.root: Task = self if origin is None else origin.root
         self.is_done = False
+        self.is_shielded: bool = origin is not None and origin.is_shielded
         self.result: Any = None
         self._work = work
         self._wait: Wait | None = None
@@ -119,7 +120,7 @@ class Scheduler:
         if task.is_done:
             return
         task._is_cancelled = True
-        if task._wait is not None and task._wait.cancellable:
+        if task._wait is not None and task._wait.cancellable and not task.is_shielded:
             self._deliver_cancellation(task)
 
     def kill(self, process: Process) -> None:
@@ -194,7 +195,7 @@ class Scheduler:
 
     def _suspend(self, task: Task, wait: Wait) -> None:
         task._wait = wait
-        if wait.cancellable and task._is_cancelled:
+        if wait.cancellable and task._is_cancelled and not task.is_shielded:
             self._deliver_cancellation(task)
         elif wait.until_ms is not None and wait.until_ms <= self.now_ms:
             self.wake(task)

@@ -4,6 +4,7 @@ It reads whole HTTP requests, so that one act befalls exactly one request, also 
 connection that is kept alive. An act says what becomes of the request:
 
     Pass            the server's answer comes back
+    Last            it comes back, and the connection closes
     Delay           it comes back later
     Hold            it comes back when the test says so
     DropAnswer      the server carries out the request; the connection closes without answer
@@ -37,6 +38,11 @@ _READ_TIMEOUT_S = 30.0
 @dataclass(frozen=True, slots=True)
 class Pass:
     """Let the request through."""
+
+
+@dataclass(frozen=True, slots=True)
+class Last:
+    """Let the request through, and close the connection after the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +88,7 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-Act = Pass | Delay | Hold | DropAnswer | Truncate | Corrupt | Reset | Answer
+Act = Pass | Last | Delay | Hold | DropAnswer | Truncate | Corrupt | Reset | Answer
 
 
 def service_error(status: int, code: str, message: str = "by plan") -> Answer:
@@ -215,6 +221,9 @@ class ChaosProxy:
                 client.sendall(_bytes(act))
             case Pass():
                 client.sendall(_bytes(_forward(request, server)))
+            case Last():
+                client.sendall(_bytes(_forward(request, server), closing=True))
+                return False
             case Delay(seconds):
                 answer = _forward(request, server)
                 self._ended.wait(seconds)
@@ -257,10 +266,12 @@ def _forward(request: Request, server: http.client.HTTPConnection) -> Answer:
     return Answer(response.status, response.read(), headers)
 
 
-def _bytes(answer: Answer) -> bytes:
+def _bytes(answer: Answer, *, closing: bool = False) -> bytes:
     framing = {"content-length", "transfer-encoding", "connection"}
     headers = {name: value for name, value in answer.headers.items() if name not in framing}
     headers["content-length"] = str(len(answer.body))
+    if closing:
+        headers["connection"] = "close"
     lines = [f"{name}: {value}" for name, value in headers.items()]
     start = f"HTTP/1.1 {answer.status} By Plan"
     return "\r\n".join([start, *lines, "", ""]).encode() + answer.body

@@ -138,6 +138,11 @@ def _ledger(levels: Sequence[Progress]) -> Ledger:
 
 async def undo(scope: Scope, levels: Sequence[Progress]) -> None:
     """Give back what these charges took, also where the answer never arrived."""
+    if any(level.sent or level.entries for level in levels):
+        await scope.io.shield(_undo(scope, levels))
+
+
+async def _undo(scope: Scope, levels: Sequence[Progress]) -> None:
     try:
         for level in levels:
             if level.sent:

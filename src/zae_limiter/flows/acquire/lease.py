@@ -84,7 +84,7 @@ async def open_lease(scope: Scope, request: Request, terms: LeaseTerms) -> Lease
     except BaseException:
         # Without this, an interrupt right after the charge would keep it.
         if charged is not None:
-            await refund(scope, charged.ledger)
+            await scope.io.shield(refund(scope, charged.ledger))
         raise
 
 
@@ -99,7 +99,7 @@ async def consume(record: LeaseRecord, amounts: Mapping[str, int]) -> None:
         planned = await plan_charges(record.scope, request, acquires=0)
         more = await charge_levels(record.scope, planned)
         if not _absorb(record, more.ledger):
-            await refund(record.scope, more.ledger)
+            await record.scope.io.shield(refund(record.scope, more.ledger))
             raise LeaseExpiredError
     except AcquireRefused as refusal:
         raise refusal.to_error() from None
@@ -162,11 +162,12 @@ async def end_lease(record: LeaseRecord, *, failed: bool) -> None:
         if record.state is not LeaseState.ACTIVE:
             return
         record.state = LeaseState.REFUNDED if failed else LeaseState.SETTLED
+    scope = record.scope
     if failed:
-        await refund(record.scope, record.ledger)
+        await scope.io.shield(refund(scope, record.ledger))
         return
     try:
-        await settle(record.scope, record.ledger)
+        await scope.io.shield(settle(scope, record.ledger))
     except StorageUnavailable as error:
         _bear(record, error)
 

@@ -1,29 +1,32 @@
-"""Corrections and refunds of a lease: unconditional writes, one for each bucket item."""
+"""Corrections and refunds of a lease: unconditional writes, one for each bucket item.
+
+They are owed, so their callers shield them: a task that is cancelled meanwhile, however often,
+waits until they are written.
+"""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
+from ...core.bucket import BucketAddress
 from ...core.ledger import Ledger
+from ...core.limit import MILLI
 from ..coalesce.batch import correct_item
 from ..scope import Scope
 from .charge import Correction
 
 logger = logging.getLogger("zae_limiter")
+_NOT_REFUNDED = "Refund failed, the tokens stay charged"
+_NOT_CORRECTED = "Correction failed, the charge stays as it was"
+_Owed = Sequence[tuple[BucketAddress, Correction]]
 
 
 async def refund(scope: Scope, ledger: Ledger) -> None:
     """Give back everything the ledger holds. A failure is logged: the tokens stay charged."""
-    flows = [
-        correct_item(scope, address, Correction(deltas_milli, acquires))
-        for address, deltas_milli, acquires in ledger.refunds()
-    ]
-    outcomes = await scope.io.gather(flows)
-    scope.local.wait_queues.notify(entry.address.home for entry in ledger.entries)
-    for outcome in outcomes:
-        if isinstance(outcome, Exception):
-            logger.warning("Refund failed, the tokens stay charged: %s", outcome)
-        elif isinstance(outcome, BaseException):
+    owed = [(address, Correction(d, acquires)) for address, d, acquires in ledger.refunds()]
+    for outcome in await _write(scope, ledger, owed, _NOT_REFUNDED):
+        if isinstance(outcome, BaseException) and not isinstance(outcome, Exception):
             # An interrupt that the refund has outlived.
             raise outcome
 
@@ -33,12 +36,26 @@ async def settle(scope: Scope, ledger: Ledger) -> None:
     if not ledger.pending_milli:
         return
     intents = {entry.address: entry.intents for entry in ledger.entries}
-    flows = [
-        correct_item(scope, address, Correction(deltas_milli, 0, intents[address]))
+    owed = [
+        (address, Correction(deltas_milli, 0, intents[address]))
         for address, deltas_milli in ledger.corrections()
     ]
-    outcomes = await scope.io.gather(flows)
-    scope.local.wait_queues.notify(entry.address.home for entry in ledger.entries)
-    for outcome in outcomes:
+    for outcome in await _write(scope, ledger, owed, _NOT_CORRECTED):
         if isinstance(outcome, BaseException):
             raise outcome
+
+
+async def _write(scope: Scope, ledger: Ledger, owed: _Owed, failed: str) -> list[object]:
+    """Write all corrections and return their outcomes. Log those that could not be carried out."""
+    flows = [correct_item(scope, address, correction) for address, correction in owed]
+    outcomes: list[object] = list(await scope.io.gather(flows))
+    scope.local.wait_queues.notify(entry.address.home for entry in ledger.entries)
+    for (address, correction), outcome in zip(owed, outcomes, strict=True):
+        if isinstance(outcome, Exception):
+            logger.warning("%s: %s at %s: %s", failed, _amounts(correction), address, outcome)
+    return outcomes
+
+
+def _amounts(correction: Correction) -> str:
+    """The change of the charge in whole tokens, limit by limit."""
+    return ", ".join(f"{d // MILLI:+d} {name}" for name, d in correction.deltas_milli.items())

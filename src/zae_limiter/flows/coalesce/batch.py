@@ -42,7 +42,19 @@ class _ReadAll:
     """A wish to see every item of a bucket."""
 
 
+class _Abandoned:
+    """The outcome of a follower whose leader was interrupted before it had done anything."""
+
+
 _Load = Progress | Correction | _ReadAll
+
+
+@dataclass(slots=True)
+class _Batch:
+    """The tickets of a leader and its followers, and whether anything was done for them yet."""
+
+    tickets: list[Ticket]
+    is_begun: bool = False
 
 
 def charge_item(scope: Scope, progress: Progress) -> Coroutine[Any, Any, Taken | Shortage]:
@@ -100,16 +112,20 @@ async def _queue_up(scope: Scope, address: BucketAddress, load: _Load) -> object
         if ticket.leads:
             await _lead(scope, address, ticket)
     finally:
-        if ticket.is_queued:
-            try:
+        # The question is inside, too: an interrupt as it is asked would leave the item taken.
+        try:
+            if ticket.is_queued:
                 queues.leave(address, ticket)
-            except BaseException:
+        except BaseException:
+            if ticket.is_queued:
                 queues.leave(address, ticket)
-                raise
+            raise
     if interruption is not None:
         raise interruption
     if isinstance(ticket.outcome, BaseException):
         raise ticket.outcome
+    if isinstance(ticket.outcome, _Abandoned):
+        return await _submit(scope, address, load)
     return ticket.outcome
 
 
@@ -142,15 +158,22 @@ async def _wait(
 
 
 async def _lead(scope: Scope, address: BucketAddress, leader: Ticket) -> None:
-    """Carry out the loads of the leader and of all followers, and give each its outcome."""
-    batch = [leader]
+    """Carry out the loads of the leader and of all followers, and give each its outcome.
+
+    The followers must not notice that their leader is cancelled: without the shield, their write
+    would be given up with his.
+    """
+    batch = _Batch([leader])
     failure: BaseException | None = None
     try:
         if scope.settings.coalesces:
             if scope.settings.linger_s:
                 await scope.io.pause(scope.settings.linger_s)
-            scope.local.write_queues.form_batch(address, batch)
-        await _carry_out_batch(scope, address, batch)
+            scope.local.write_queues.form_batch(address, batch.tickets)
+        if len(batch.tickets) == 1:
+            await _carry_out_batch(scope, address, batch)
+        else:
+            await scope.io.shield(_carry_out_batch(scope, address, batch), shared=True)
     except BaseException as error:
         failure = error
         if not isinstance(error, Exception):
@@ -163,28 +186,41 @@ async def _lead(scope: Scope, address: BucketAddress, leader: Ticket) -> None:
             raise
 
 
-def _finish(batch: Sequence[Ticket], failure: BaseException | None) -> None:
+def _finish(batch: _Batch, failure: BaseException | None) -> None:
     """Wake the followers. A failure of the write is everybody's. An interrupt is the leader's
-    alone; the followers only learn that nobody knows the outcome."""
-    for ticket in batch:
+    alone: a follower goes on by itself if nothing was done for it yet."""
+    for ticket in batch.tickets:
         if ticket.outcome is None:
-            is_shared = ticket is batch[0] or isinstance(failure, Exception)
-            interrupted = StorageUnavailable("The write was interrupted", failure, ambiguous=True)
-            ticket.outcome = failure if failure is not None and is_shared else interrupted
+            if ticket is batch.tickets[0] or isinstance(failure, Exception):
+                ticket.outcome = failure
+            elif not batch.is_begun or _is_untouched(ticket.load):
+                ticket.outcome = _Abandoned()
+            else:
+                text = "The write was interrupted"
+                ticket.outcome = StorageUnavailable(text, failure, ambiguous=True)
         ticket.signal.set()
 
 
-async def _carry_out_batch(scope: Scope, address: BucketAddress, batch: Sequence[Ticket]) -> None:
-    loads = [ticket.load for ticket in batch]
+def _is_untouched(load: object) -> bool:
+    """True when surely nothing was sent that could have an effect."""
+    if isinstance(load, Progress):
+        return not (load.sent or load.entries)
+    return isinstance(load, _ReadAll)
+
+
+async def _carry_out_batch(scope: Scope, address: BucketAddress, batch: _Batch) -> None:
+    batch.is_begun = True
+    tickets = batch.tickets
+    loads = [ticket.load for ticket in tickets]
     if isinstance(loads[0], Progress):
-        await _charge_together(scope, {t.load: t for t in batch if isinstance(t.load, Progress)})
+        await _charge_together(scope, {t.load: t for t in tickets if isinstance(t.load, Progress)})
         return
     if isinstance(loads[0], Correction):
         total = sum_corrections([load for load in loads if isinstance(load, Correction)])
         outcome: object = await adjust_item(scope, address, total)
     else:
         outcome = await read_whole(scope, address.home)
-    for ticket in batch:
+    for ticket in tickets:
         ticket.outcome = outcome
 
 

@@ -114,10 +114,13 @@ class WriteQueues:
             waiting = list(self._queues.get(address, _NO_QUEUE).values())
             staying = [ticket for ticket in waiting if ticket.group != group]
             following = [ticket for ticket in waiting if ticket.group == group]
+            rest = OrderedDict((id(ticket), ticket) for ticket in staying)
+            # Without a call between these lines, no interrupt can come between them: a ticket
+            # that stayed in the queue would be chosen to lead when its owner has gone.
             batch += following
+            self._queues[address] = rest
             for ticket in following:
                 ticket.stage = Stage.FOLLOWING
-            self._queues[address] = OrderedDict((id(ticket), ticket) for ticket in staying)
 
     def leave(self, address: BucketAddress, owner: object) -> None:
         """Give up the item, or the place in its queue. The first ticket in the queue that can be

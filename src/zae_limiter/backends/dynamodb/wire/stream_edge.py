@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar, cast
 
-from ....runtime.asyncio_driver import hold
+from ....runtime.asyncio_driver import hold, is_shielded
 from .edge import Limits
 from .endpoint import Endpoint
 from .errors import raise_ours, unsent
@@ -28,6 +28,7 @@ from .sockets import AFTER_SENDING, BEFORE_SENDING, is_fresh, listener, tune
 
 _NEXT_ADDRESS_AFTER_S = 0.25
 _BUFFER_BYTES = 64 * 1024
+_T = TypeVar("_T")
 _P = TypeVar("_P", bound=asyncio.BaseProtocol)
 
 
@@ -39,10 +40,14 @@ class StreamEdge:
         self._pools = PerLoop(partial(_Pool, endpoint, limits or Limits()))
 
     async def send(self, request: SignedRequest) -> Answer:
-        pool = self._pools.ready() or await self._pools.get()
         try:
             data = request.to_bytes()
-            connection = pool.kept() or await pool.borrow()
+            pool = self._pools.ready()
+            if pool is None:
+                pool = await _shielded(self._pools.get())
+            connection = pool.kept()
+            if connection is None:
+                connection = await _shielded(pool.borrow())
         except Exception as error:
             raise_ours(error, BEFORE_SENDING, str(self._endpoint))
         try:
@@ -54,6 +59,11 @@ class StreamEdge:
 
     async def close(self) -> None:
         await self._pools.close()
+
+
+async def _shielded(work: Coroutine[Any, Any, _T]) -> _T:
+    """Await work that may be given up, unless its flow is shielded from cancellations."""
+    return await (hold(asyncio.ensure_future(work)) if is_shielded() else work)
 
 
 class _Pool:
@@ -106,10 +116,24 @@ class _Pool:
         else:
             await self._wait_for_room()
         try:
-            return self._pop() or await self._connect()
+            return self._pop() or await self._connected()
         except BaseException:
             self._leave()
             raise
+
+    async def _connected(self) -> _Connection:
+        """Open a connection. If the caller is cancelled meanwhile, the next one may use it; given
+        up half open, its socket would leak."""
+        opening = asyncio.ensure_future(self._connect())
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            opening.add_done_callback(self._adopt)
+            raise
+
+    def _adopt(self, opening: asyncio.Future[_Connection]) -> None:
+        if not opening.cancelled() and opening.exception() is None:
+            self._keep(opening.result())
 
     async def _connect(self) -> _Connection:
         endpoint = self._endpoint
@@ -146,6 +170,9 @@ class _Pool:
     def give_back(self, connection: _Connection) -> None:
         """Keep a connection that is open for the next request; close the stalest one if too old."""
         self._leave()
+        self._keep(connection)
+
+    def _keep(self, connection: _Connection) -> None:
         if self._is_closed:
             connection.abort()
         elif connection.is_open:
