@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from tests.support.dynamodb import NS, Runner
-from zae_limiter import Limit
+from tests.support.servers.tables import OwnTable
+from zae_limiter import Limit, RateLimiter, Repository
 from zae_limiter.backends.dynamodb.bucket_codec import bucket_key
 from zae_limiter.backends.dynamodb.expressions import Field
 from zae_limiter.backends.dynamodb.store import DynamoStore
+from zae_limiter.backends.dynamodb.table import Table
 from zae_limiter.core.bucket import Bucket, BucketAddress
+from zae_limiter.core.exceptions import StorageUnavailable
 from zae_limiter.core.limit import LimitSet
 from zae_limiter.core.planner import Crowded, Intent, Short, plan, plan_create, plan_restamp
 from zae_limiter.core.writes import Adjust, Granted, Write
@@ -115,3 +119,45 @@ def test_whatever_happened_since_the_image_the_answer_is_the_item(scene: Scene, 
             carried_out += 1
             assert after == images[-1]
     assert carried_out
+
+
+@pytest.mark.parametrize("fate", ["deleted", "unreadable"])
+def test_a_transaction_is_granted_whatever_becomes_of_its_items(
+    driver: Runner, store: DynamoStore, monkeypatch: pytest.MonkeyPatch, fate: str
+) -> None:
+    addresses = [ADDRESS, ADDRESS._replace(entity_id="org")]
+    read = Table.batch_get
+
+    async def read_too_late(table: Table, keys: Any, **options: Any) -> Any:
+        if fate == "unreadable":
+            raise StorageUnavailable("no answer")
+        await table.delete(keys[-1])
+        return await read(table, keys, **options)
+
+    monkeypatch.setattr(Table, "batch_get", read_too_late)
+    writes = []
+    for address in addresses:
+        made = plan_create(intent(), driver.io.operation_id(), START_MS)
+        assert not isinstance(made, Short)
+        writes.append((address, made))
+    outcomes = driver.run(store.buckets.write_all(writes))
+    assert [type(outcome) for outcome in outcomes] == [Granted, Granted]
+
+
+async def test_a_cascade_whose_bucket_is_deleted_at_once_is_charged_once(
+    table: OwnTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with RateLimiter(repository=await Repository.open(url=table.url)) as limiter:
+        await limiter.set_system_defaults([Limit.per_day("rpd", 1_000)])
+        await limiter.create_entity("org")
+        await limiter.create_entity("key-1", parent_id="org", cascade=True)
+        transact = Table.transact
+
+        async def transact_and_lose(table: Table, actions: Any, **options: Any) -> None:
+            await transact(table, actions, **options)
+            await table.delete(bucket_key(BucketAddress(limiter.scope.namespace_id, "org", "a")))
+
+        monkeypatch.setattr(Table, "transact", transact_and_lose)
+        async with limiter.acquire("key-1", "a", {"rpd": 1}):
+            pass
+        assert await limiter.available("key-1", "a") == {"rpd": 999}

@@ -153,6 +153,8 @@ class Absent:
 
 Outcome = Granted | Refused | Absent
 ABSENT = Absent()
+UNSEEN = Bucket({}, 0, "")
+"""The image of a bucket that was written and not seen since: it may have been deleted."""
 
 
 class Guard(NamedTuple):

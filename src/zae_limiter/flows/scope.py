@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ..core.bucket import Bucket, BucketAddress
-from ..core.writes import Absent, Outcome
+from ..core.writes import UNSEEN, Absent, Outcome
 from ..local.bounded import Bounded
 from ..local.single_flight import SingleFlight
 from ..ports.io import Io
@@ -62,7 +62,7 @@ class LocalState:
 
     def remember(self, address: BucketAddress, outcome: Outcome) -> None:
         """Keep the image that came with an outcome."""
-        if isinstance(outcome, Absent):
+        if isinstance(outcome, Absent) or outcome.bucket is UNSEEN:
             self.images.discard(address)
             return
         bucket = outcome.bucket

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from ...core.bucket import Bucket, BucketAddress
 from ...core.exceptions import StorageUnavailable, StoredDataError
-from ...core.writes import ABSENT, Absent, Adjust, Create, Granted, Outcome, Refused, Write
+from ...core.writes import ABSENT, UNSEEN, Absent, Adjust, Create, Granted, Outcome, Refused, Write
 from ..damage import leave_out
 from . import schema
 from .bucket_codec import address_of, bucket_key, decode_bucket_item
@@ -21,7 +22,6 @@ from .wire.values import Item
 
 # A refund is sent again only when other writes moved the balance across its condition.
 _MAX_ATTEMPTS = 16
-_UNSEEN = Bucket({}, 0, "")
 
 
 class DynamoBuckets:
@@ -93,7 +93,7 @@ class DynamoBuckets:
         if self.older is not None:
             moved = await self._adopt_all([a for a, write in writes if isinstance(write, Create)])
             if moved:
-                return [Refused(moved[a]) if a in moved else Granted(_UNSEEN) for a, _ in writes]
+                return [Refused(moved[a]) if a in moved else Granted(UNSEEN) for a, _ in writes]
         actions = [_action(self._table.name, address, write) for address, write in writes]
         try:
             await self._table.transact(actions, token=writes[0][1].operation)
@@ -105,9 +105,15 @@ class DynamoBuckets:
         except RequestInvalid:
             await self._blame([address for address, _ in writes])
             raise
-        # A transaction answers without images.
-        found = await self.read([address for address, _ in writes])
-        return [Granted(found[a]) if a in found else ABSENT for a, _ in writes]
+        return await self._images([address for address, _ in writes])
+
+    async def _images(self, addresses: Sequence[BucketAddress]) -> list[Outcome]:
+        """Return the outcomes of a transaction, which answers without images. It has been carried
+        out, whatever became of the items since, and whether or not they can be read."""
+        found: Mapping[BucketAddress, Bucket] = {}
+        with suppress(StorageUnavailable, StoredDataError):
+            found = await self.read(addresses)
+        return [Granted(found.get(address, UNSEEN)) for address in addresses]
 
     async def _adopt_all(self, addresses: Sequence[BucketAddress]) -> dict[BucketAddress, Bucket]:
         """Move the old buckets at these addresses, if there are any."""
@@ -184,7 +190,7 @@ def _reason(address: BucketAddress, write: Write, reason: Reason) -> Outcome:
     if reason.code == "ConditionalCheckFailed":
         return _outcome(address, write, reason.item)
     # This action could have been carried out. DynamoDB does not show its item, and no caller asks.
-    return Granted(_UNSEEN)
+    return Granted(UNSEEN)
 
 
 def _action(table_name: str, address: BucketAddress, write: Write) -> dict[str, Any]:

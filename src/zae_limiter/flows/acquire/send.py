@@ -9,7 +9,7 @@ from ...core.bucket import Bucket, BucketAddress
 from ...core.exceptions import StorageUnavailable
 from ...core.idempotency import Landing, landing
 from ...core.ledger import Entry
-from ...core.writes import Absent, Granted, Outcome, Write
+from ...core.writes import UNSEEN, Granted, Outcome, Write
 from ..scope import Scope
 from .charge import Progress
 
@@ -129,7 +129,7 @@ async def _landed(
     # All or none landed, so the proof of one write holds for all.
     proofs = {landing(write.operation, found.get(address), known) for address, write in writes}
     if Landing.LANDED in proofs:
-        return [Granted(found[a]) if a in found else Absent() for a, _ in writes]
+        return [Granted(found.get(address, UNSEEN)) for address, _ in writes]
     if Landing.LOST in proofs:
         return None
     raise error
