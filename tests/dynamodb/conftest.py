@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.dynamodb import Runner, new_name, open_store, runner
+from tests.support.peer.client import Peer, running
 from tests.support.servers.chaos import ChaosProxy
 from tests.support.servers.processes import Server
 from tests.support.servers.tables import OwnTable
@@ -66,3 +67,17 @@ def crowd(table: OwnTable, tmp_path: Path) -> Iterator[Crowd]:
     made = Crowd(table, tmp_path, SyncRepository.open(NAMESPACE, url=table.url))
     yield made
     made.close()
+
+
+@pytest.fixture(scope="module")
+def table_name() -> str:
+    return new_name()
+
+
+@pytest.fixture(scope="module")
+def peer(dynamodb: Server, table_name: str) -> Iterator[Peer]:
+    """The existing package, in a table that it has made."""
+    with running(dynamodb, table_name) as made:
+        made.call("create_table")
+        yield made
+        made.repository("delete_table")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any, get_args
 
 import boto3
@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.drivers import Driver, balance, limiter_on, open_repository
 from tests.support.dynamodb import new_name
-from tests.support.peer.client import Peer, PeerError, running
+from tests.support.peer.client import Peer, PeerError
 from tests.support.servers.processes import Server
 from zae_limiter import (
     Limit,
@@ -31,20 +31,6 @@ pytestmark = pytest.mark.slow
 
 # Slow enough that nothing refills while a test runs.
 day = Limit.per_day
-
-
-@pytest.fixture(scope="module")
-def table_name() -> str:
-    return new_name()
-
-
-@pytest.fixture(scope="module")
-def peer(dynamodb: Server, table_name: str) -> Iterator[Peer]:
-    """The existing package, in a table that it has made."""
-    with running(dynamodb, table_name) as made:
-        made.call("create_table")
-        yield made
-        made.repository("delete_table")
 
 
 @pytest.fixture(params=get_args(Driver))
@@ -466,38 +452,6 @@ async def test_a_bucket_we_have_split_is_within_its_limits_for_them(
     assert left == 80 - admitted
     assert await take(limiter, name, "gpt-4", rpm=left)
     assert not await take(limiter, name, "gpt-4", rpm=1)
-
-
-async def test_a_limiter_made_by_its_stack_s_name_finds_the_records_of_theirs(
-    peer: Peer, ours: Repository, name: str
-) -> None:
-    """Neither looks the namespace up: both use the id `default` itself."""
-    peer.call("unopened", "set_limits", name, [day("rpm", 5)], "gpt-4")
-    with pytest.warns(DeprecationWarning, match="is deprecated"):
-        limiter = RateLimiter(
-            name=ours.stack_name, region=ours.region, endpoint_url=ours.endpoint_url
-        )
-    async with limiter:
-        assert await limiter.get_limits(name, "gpt-4") == [day("rpm", 5)]
-        assert await take(limiter, name, "gpt-4", rpm=4)
-    assert peer.call("unopened", "available", name, "gpt-4") == {"rpm": 1}
-    assert await ours.get_limits(name, "gpt-4") == []
-
-
-async def test_their_clients_are_kept_out_while_a_table_is_migrated(
-    peer: Peer, ours: Repository
-) -> None:
-    before = await ours.get_version_record()
-    assert before is not None
-    peer.call("opened_by", "connect")
-    try:
-        await ours.set_version_record("0.9.0", client_min_version="0.18.0")
-        for way in ("open", "connect"):
-            with pytest.raises(PeerError, match="VersionMismatchError"):
-                peer.call("opened_by", way)
-    finally:
-        await ours.set_version_record("0.10.0", client_min_version=before["client_min_version"])
-    peer.call("opened_by", "connect")
 
 
 async def test_records_of_either_package_are_deleted_by_the_other(
