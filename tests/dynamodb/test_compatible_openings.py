@@ -19,8 +19,9 @@ day = Limit.per_day
 @pytest.fixture
 async def ours(dynamodb: Server, table_name: str, peer: Peer) -> AsyncIterator[Repository]:
     peer.repository("ping")
-    place = {"stack": table_name, "region": dynamodb.region, "endpoint_url": dynamodb.url}
-    async with await Repository.open(**place, config_cache_ttl=0) as repository:
+    async with await Repository.open(
+        stack=table_name, region=dynamodb.region, endpoint_url=dynamodb.url, config_cache_ttl=0
+    ) as repository:
         yield repository
 
 
