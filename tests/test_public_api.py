@@ -24,9 +24,11 @@ from zae_limiter import (
     Lease,
     RateLimiter,
     Repository,
+    StackManager,
     SyncLease,
     SyncRateLimiter,
     SyncRepository,
+    SyncStackManager,
     ValidationError,
 )
 from zae_limiter.lease import Acquisition, SyncAcquisition
@@ -37,6 +39,7 @@ TWINS = [
     (RateLimiter, SyncRateLimiter),
     (Lease, SyncLease),
     (Acquisition, SyncAcquisition),
+    (StackManager, SyncStackManager),
 ]
 SYNC_DUNDERS = {"__aenter__": "__enter__", "__aexit__": "__exit__"}
 SYNC_ONLY_PARAMETERS = {("open", "parallel_mode"), ("connect", "parallel_mode")}

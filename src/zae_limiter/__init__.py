@@ -13,6 +13,7 @@ import typing
 
 from ._version import __version__
 from .core.audit import AuditAction, AuditEvent
+from .core.deployed import LimiterInfo, Status
 from .core.exceptions import (
     EntityError,
     EntityExistsError,
@@ -59,6 +60,9 @@ from .core.rate_limit_exceeded import RateLimitExceeded
 
 if typing.TYPE_CHECKING:
     from .flows.config.cache import ConfigCache as SyncConfigCache
+    from .infra.options import StackOptions
+    from .infra.stack_manager import StackManager
+    from .infra.sync_stack_manager import SyncStackManager
     from .lease import Lease, SyncLease
     from .limiter import RateLimiter
     from .ports.repository_protocol import RepositoryProtocol
@@ -89,12 +93,15 @@ _IMPORTED_LATER = {
     "Repository": "repository:Repository",
     "RepositoryBuilder": "repository:RepositoryBuilder",
     "RepositoryProtocol": "ports.repository_protocol:RepositoryProtocol",
+    "StackManager": "infra.stack_manager:StackManager",
+    "StackOptions": "infra.options:StackOptions",
     "SyncConfigCache": "flows.config.cache:ConfigCache",
     "SyncLease": "lease:SyncLease",
     "SyncRateLimiter": "sync_limiter:SyncRateLimiter",
     "SyncRepository": "sync_repository:SyncRepository",
     "SyncRepositoryBuilder": "sync_repository:SyncRepositoryBuilder",
     "SyncRepositoryProtocol": "ports.repository_protocol:RepositoryProtocol",
+    "SyncStackManager": "infra.sync_stack_manager:SyncStackManager",
 }
 
 __all__ = [
@@ -123,6 +130,7 @@ __all__ = [
     "LimitName",
     "LimitStatus",
     "LimiterConfig",
+    "LimiterInfo",
     "NamespaceNotFoundError",
     "NamespaceStateError",
     "OnUnavailable",
@@ -136,7 +144,10 @@ __all__ = [
     "RepositoryProtocol",
     "ResourceCapacity",
     "StackAlreadyExistsError",
+    "StackManager",
     "StackOperationError",
+    "StackOptions",
+    "Status",
     "StorageUnavailable",
     "StoredDataError",
     "StoredDataWarning",
@@ -146,6 +157,7 @@ __all__ = [
     "SyncRepository",
     "SyncRepositoryBuilder",
     "SyncRepositoryProtocol",
+    "SyncStackManager",
     "UsageSnapshot",
     "UsageSummary",
     "ValidationError",

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Self, Unpack
 
+from .core.deployed import LimiterInfo
 from .core.limit import Limit
 from .core.models import (
     OnUnavailable,
     ResourceCapacity,
 )
+from .deployed import find_deployed
 from .flows.admin import capacity, deployment
 from .flows.admin import limits as stored_limits
 from .lease import Acquisition
@@ -59,6 +62,13 @@ class RateLimiter(Records, LimiterBase):
         trace: TracebackType | None,
     ) -> None:
         await self.close()
+
+    @classmethod
+    async def list_deployed(
+        cls, region: str | None = None, endpoint_url: str | None = None
+    ) -> list[LimiterInfo]:
+        """Return the limiters that are deployed in an AWS region, by name."""
+        return await asyncio.to_thread(find_deployed, region, endpoint_url)
 
     async def close(self) -> None:
         """Close the repository."""

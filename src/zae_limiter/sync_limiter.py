@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self, Unpack
 
+from .core.deployed import LimiterInfo
 from .core.limit import Limit
 from .core.models import (
     OnUnavailable,
     ResourceCapacity,
 )
+from .deployed import find_deployed
 from .flows.admin import capacity, deployment
 from .flows.admin import limits as stored_limits
 from .lease import SyncAcquisition
@@ -53,6 +55,13 @@ class SyncRateLimiter(SyncRecords, LimiterBase):
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    @classmethod
+    def list_deployed(
+        cls, region: str | None = None, endpoint_url: str | None = None
+    ) -> list[LimiterInfo]:
+        """Return the limiters that are deployed in an AWS region, by name."""
+        return find_deployed(region, endpoint_url)
 
     def close(self) -> None:
         """Close the repository."""

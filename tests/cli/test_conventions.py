@@ -55,7 +55,8 @@ REGISTRY = [
     ("namespace show", "tenant-a"),
     ("version",),
 ]
-# Commands that are about no store.
+# Commands about stacks, and commands that are about no store.
+STACKS = ["delete", "deploy", "list", "status", "upgrade"]
 STORELESS = ["cfn-template", "demo", "lambda-export"]
 # Commands that print what is stored, so that a program may want to read it.
 CHANGING_ONLY = {
@@ -91,7 +92,7 @@ def argv(call: tuple[str, ...]) -> list[str]:
 
 def test_every_command_is_known_to_these_tests() -> None:
     classified = [call[0] for call in (*MAKING, *EXISTING, *REGISTRY)]
-    assert sorted([*classified, "aggregate", *STORELESS]) == sorted(COMMANDS)
+    assert sorted([*classified, "aggregate", *STACKS, *STORELESS]) == sorted(COMMANDS)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -211,7 +212,7 @@ def test_the_command_line_runs_as_a_script_and_as_a_module(tmp_path: Path) -> No
         assert not done.stdout
 
 
-@pytest.mark.parametrize("name", sorted(COMMANDS.keys() - {*STORELESS}))
+@pytest.mark.parametrize("name", sorted(COMMANDS.keys() - {*STACKS, *STORELESS}))
 def test_every_command_about_a_store_takes_a_url_or_a_stack(name: str) -> None:
     options = {text for param in COMMANDS[name].params for text in param.opts}
     assert {"--url", "--name", "-n", "--region", "--endpoint-url"} <= options

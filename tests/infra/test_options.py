@@ -9,6 +9,7 @@ import pytest
 
 from zae_limiter import ValidationError
 from zae_limiter.infra.options import LOG_RETENTION_DAYS, StackOptions
+from zae_limiter.infra.peer_parameters import options_from_parameters
 
 ROLE = "arn:aws:iam::123456789012:role/team/limiter"
 TOPIC = "arn:aws:sns:us-east-1:123456789012:alarms"
@@ -99,3 +100,25 @@ def test_names_follow_their_format_and_are_checked_for_their_length() -> None:
 def test_an_aggregator_needs_a_role(options: StackOptions, has_lambda: bool) -> None:
     assert options.deploys_aggregator_lambda is has_lambda
     assert options.deploys_archive is has_lambda
+
+
+def test_parameters_of_the_existing_package_are_understood() -> None:
+    parameters = {
+        "SnapshotWindows": "hourly",
+        "LambdaTimeout": "120",
+        "EnableAlarms": "false",
+        "EnableIAMRoles": "true",
+        "AlarmSNSTopicArn": "",
+        "AggregatorRoleName": "pb-my-app-aggr",
+        "AcquireOnlyPolicyName": "pb-my-app-acq",
+        "SchemaVersion": "0.10.0",
+        "PITRRecoveryPeriodDays": "",
+    }
+    assert options_from_parameters("my-app", parameters) == StackOptions(
+        snapshot_windows="hourly",
+        lambda_timeout=120,
+        enable_alarms=False,
+        create_iam_roles=True,
+        role_name_format="pb-{}",
+        policy_name_format="pb-{}",
+    )

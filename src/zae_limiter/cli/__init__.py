@@ -21,6 +21,7 @@ from .migrate import migrate
 from .namespace import namespace
 from .options import examples
 from .resource import resource
+from .stack import delete, deploy, list_stacks, status, upgrade
 from .stack_files import cfn_template, lambda_export
 from .system import system
 from .usage import usage
@@ -46,13 +47,18 @@ for command in (
     cfn_template,
     check,
     config,
+    delete,
     demo,
+    deploy,
     entity,
     lambda_export,
+    list_stacks,
     migrate,
     namespace,
     resource,
+    status,
     system,
+    upgrade,
     usage,
     version,
 ):

@@ -14,7 +14,8 @@ from ..core.exceptions import (
 
 _HINTS: dict[type[ZAELimiterError], str] = {
     InfrastructureNotFoundError: (
-        "Check --url. `zae-limiter namespace register NAME` makes a new store."
+        "Check --url or --name. `zae-limiter deploy` makes a stack on AWS,"
+        " `zae-limiter namespace register NAME` any other store."
     ),
     NamespaceNotFoundError: (
         "`zae-limiter namespace list` shows those that are; `namespace register` adds one."

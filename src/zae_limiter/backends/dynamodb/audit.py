@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...core.audit import AuditEvent
 from ...local.bounded import Bounded
 from .codec import decode_event_item, encode_event_item
+from .expressions import Field
 from .item_reader import ItemReader
 from .pages import Query, read_pages
 from .schema import calculate_ttl, key, pk_audit, pk_system, sk_audit, sk_config
@@ -14,6 +15,7 @@ DEFAULT_RETENTION_DAYS = 90
 _DAY_S = 86_400
 _REMEMBERED_MS = 60_000
 _MAX_REMEMBERED = 1000
+_RETENTION = Field("audit_retention_days")
 
 
 class DynamoAudit:
@@ -59,7 +61,14 @@ class Recorder:
         if known is not None and now_ms < known[0]:
             return known[1]
         item = await self._table.get(key(pk_system(namespace_id), sk_config()))
-        stored = ItemReader(item or {}).value("audit_retention_days")
+        stored = ItemReader(item or {}).value(_RETENTION)
         days = stored if type(stored) is int and stored > 0 else DEFAULT_RETENTION_DAYS
         self._retention.put(namespace_id, (now_ms + _REMEMBERED_MS, days))
         return days
+
+
+async def keep_audit_events(table: Table, namespace_id: str, days: int) -> None:
+    """Let audit events of a namespace be kept for so many days from now on."""
+    pk = pk_system(namespace_id)
+    terms = [_RETENTION.set(days), Field("GSI4PK").set(namespace_id), Field("GSI4SK").set(pk)]
+    await table.update(key(pk, sk_config()), terms)

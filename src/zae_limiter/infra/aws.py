@@ -1,0 +1,61 @@
+"""Clients of AWS's services, and their errors in words of this package."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ..core.exceptions import StackOperationError
+
+_RETRIES = {"mode": "standard", "max_attempts": 6}
+
+
+class Aws:
+    """The services of one region, or of another server that speaks their protocols. A client is
+    made when it is first asked for."""
+
+    def __init__(self, region: str | None = None, endpoint_url: str | None = None) -> None:
+        self.region = region
+        self.endpoint_url = endpoint_url
+        self._clients: dict[str, Any] = {}
+
+    def __getitem__(self, service: str) -> Any:
+        if service not in self._clients:
+            self._clients[service] = self._open(service)
+        return self._clients[service]
+
+    def _open(self, service: str) -> Any:
+        # Importing boto3 takes long, and many commands need none of it.
+        import boto3
+        from botocore.config import Config
+
+        return boto3.client(
+            service,
+            region_name=self.region,
+            endpoint_url=self.endpoint_url,
+            config=Config(retries=_RETRIES),
+        )
+
+    def close(self) -> None:
+        """Close the connections. Closing twice does nothing."""
+        while self._clients:
+            self._clients.popitem()[1].close()
+
+
+@contextmanager
+def explained(stack_name: str) -> Iterator[None]:
+    """Raise errors of AWS, and of the way to it, as `StackOperationError`."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        yield
+    except (BotoCoreError, ClientError) as error:
+        raise StackOperationError(stack_name, str(error)) from error
+
+
+def error_code(error: Exception) -> str:
+    """Return the code of an error that AWS answered with; empty when it was another."""
+    answer = getattr(error, "response", None) or {}
+    code: str = answer.get("Error", {}).get("Code", "")
+    return code

@@ -1,0 +1,124 @@
+"""Changes of a stack are planned by CloudFormation, looked at, and only then carried out."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ..core.exceptions import StackOperationError
+from .cloudformation import TABLE
+from .template import MAX_TEMPLATE_BYTES, template_text
+
+ChangeKind = Literal["CREATE", "UPDATE"]
+_POLL_S = 0.3
+_POLLS = 400
+_NOTHING = ("didn't contain changes", "no updates are to be performed")
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedChange:
+    """A planned change is what CloudFormation would do to one resource."""
+
+    action: str
+    logical_id: str
+    resource_type: str
+    replacement: str = "False"
+
+    @property
+    def loses_data(self) -> bool:
+        """Whether the table would be removed, or another put in its place."""
+        return self.logical_id == TABLE and (
+            self.action == "Remove" or self.replacement in ("True", "Conditional")
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeSet:
+    """A change set that can be carried out."""
+
+    arn: str
+    stack_id: str
+    changes: tuple[PlannedChange, ...]
+
+
+def plan_changes(
+    client: Any,
+    stack_name: str,
+    kind: ChangeKind,
+    template: Mapping[str, Any],
+    tags: Mapping[str, str],
+) -> ChangeSet | None:
+    """Return the changes that lead to the template; None when there are none to make.
+
+    A plan that would lose the table's data is refused, and nothing is changed.
+    """
+    text = template_text(template)
+    if len(text.encode()) > MAX_TEMPLATE_BYTES:
+        raise StackOperationError(
+            stack_name, f"the template has more than {MAX_TEMPLATE_BYTES:,} bytes"
+        )
+    made = client.create_change_set(
+        StackName=stack_name,
+        ChangeSetName=f"zae-limiter-{secrets.token_hex(8)}",
+        ChangeSetType=kind,
+        TemplateBody=text,
+        Capabilities=["CAPABILITY_NAMED_IAM"],
+        Tags=[{"Key": key, "Value": value} for key, value in tags.items()],
+    )
+    answer = _planned(client, made["Id"])
+    if answer["Status"] == "FAILED":
+        _explain_failure(client, stack_name, answer)
+        return None
+    changes = tuple(map(_change, answer["Changes"]))
+    _refuse_loss(client, stack_name, made["Id"], changes)
+    return ChangeSet(made["Id"], made["StackId"], changes)
+
+
+def execute(client: Any, change_set: ChangeSet) -> None:
+    """Begin to carry out the changes."""
+    client.execute_change_set(ChangeSetName=change_set.arn)
+
+
+def _planned(client: Any, arn: str) -> dict[str, Any]:
+    """Wait until the changes are planned, and return all pages of the plan as one."""
+    for _ in range(_POLLS):
+        answer: dict[str, Any] = client.describe_change_set(ChangeSetName=arn)
+        if answer["Status"] in ("CREATE_COMPLETE", "FAILED"):
+            break
+        time.sleep(_POLL_S)
+    page = answer
+    while "NextToken" in page:
+        page = client.describe_change_set(ChangeSetName=arn, NextToken=page["NextToken"])
+        answer["Changes"] += page["Changes"]
+    return answer
+
+
+def _explain_failure(client: Any, stack_name: str, answer: dict[str, Any]) -> None:
+    reason: str = answer.get("StatusReason") or "CloudFormation does not say why"
+    client.delete_change_set(ChangeSetName=answer["ChangeSetId"])
+    if not any(text in reason.lower() for text in _NOTHING):
+        raise StackOperationError(stack_name, f"its changes cannot be planned: {reason}")
+
+
+def _change(told: dict[str, Any]) -> PlannedChange:
+    change = told["ResourceChange"]
+    return PlannedChange(
+        change["Action"],
+        change["LogicalResourceId"],
+        change["ResourceType"],
+        change.get("Replacement") or "False",
+    )
+
+
+def _refuse_loss(client: Any, stack_name: str, arn: str, changes: Iterable[PlannedChange]) -> None:
+    for change in changes:
+        if change.loses_data:
+            client.delete_change_set(ChangeSetName=arn)
+            how = "remove" if change.action == "Remove" else "replace"
+            raise StackOperationError(
+                stack_name,
+                f"this would {how} the table with all its data. Nothing was changed",
+            )

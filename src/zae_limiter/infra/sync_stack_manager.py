@@ -1,0 +1,239 @@
+"""A stack is created, changed and deleted here; each step can be repeated after an interruption.
+
+deploy     template (change set), code of the Lambda, first records of the table
+upgrade    the same, from the options that the stack has: permissions and settings come
+           before the code that needs them, and the version record comes last
+delete     the stack, then its archive if that is asked for
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Self
+
+from ..core.deployed import Status
+from ..core.exceptions import InfrastructureNotFoundError, StackOperationError
+from ..core.validation import validate_stack_name
+from .archive_bucket import delete_archive
+from .aws import Aws, explained
+from .change_sets import ChangeKind, ChangeSet, execute, plan_changes
+from .lambda_builder import build_lambda_package
+from .lambda_code import starting_position, upload_code
+from .options import StackOptions
+from .stack_events import OnEvent, StackWatch
+from .stack_reading import (
+    Stack,
+    describe_stack,
+    described_table,
+    read_options,
+    read_status,
+)
+from .table_resource import described_shape
+from .table_setup import set_up_table
+from .tags import is_limiter, stack_tags
+from .template import STARTING_POSITION, build_template
+
+_ARCHIVE_OUTPUT = "AuditArchiveBucketName"
+
+
+class SyncStackManager:
+    """A stack manager deploys one stack: the table, the Lambda that counts usage, policies and
+    alarms. Every wait can be interrupted: AWS goes on, and repeating the call goes on from there.
+    """
+
+    def __init__(
+        self, stack_name: str, region: str | None = None, endpoint_url: str | None = None
+    ) -> None:
+        self.stack_name = validate_stack_name(stack_name, "stack_name")
+        self._aws = Aws(region, endpoint_url)
+        self._stopped = threading.Event()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections, and end what still waits. Closing twice does nothing."""
+        self._stopped.set()
+        self._stopped = threading.Event()
+        self._aws.close()
+
+    def stack_exists(self) -> bool:
+        """Return whether there is a stack of this name, in whatever state."""
+        return describe_stack(self._aws, self.stack_name) is not None
+
+    def get_stack_status(self) -> str | None:
+        """Return CloudFormation's status of the stack; None when there is none."""
+        stack = describe_stack(self._aws, self.stack_name)
+        return None if stack is None else stack.status
+
+    def get_stack_options(self) -> StackOptions | None:
+        """Return the options that the stack was deployed with; None when there is no stack."""
+        stack = describe_stack(self._aws, self.stack_name)
+        if stack is None or stack.is_remains or stack.is_planned:
+            return None
+        return read_options(self._aws, stack)
+
+    def get_status(self) -> Status:
+        """Return the state of stack, table and versions. Nothing is created or changed."""
+        return read_status(self._aws, self.stack_name)
+
+    def create_stack(
+        self,
+        stack_options: StackOptions | None = None,
+        wait: bool = True,
+        on_event: OnEvent | None = None,
+    ) -> dict[str, Any]:
+        """Create the stack, or change it to what the options say, and return its id, name and
+        status. The status is `unchanged` when there is nothing to do.
+
+        A change that would lose the table's data is refused. A failure is rolled back by
+        CloudFormation, and raises `StackOperationError` with the reason of the first resource that
+        failed. Without `wait`, the call returns when CloudFormation has begun.
+        """
+        options = stack_options or StackOptions()
+        options.check_names(self.stack_name)
+        stack = self._settled(on_event)
+        with explained(self.stack_name):
+            planned = self._plan(stack, options)
+            if planned is None:
+                return self._result("" if stack is None else stack.stack_id, "unchanged")
+            watch = self._watch(planned.stack_id, on_event)
+            execute(self._aws["cloudformation"], planned)
+            status = watch.wait() if wait else "started"
+        return self._result(planned.stack_id, status)
+
+    def deploy_lambda_code(self, wait: bool = True) -> dict[str, Any]:
+        """Upload the aggregator's code, unless the Lambda has it already."""
+        return upload_code(self._aws, self.stack_name, build_lambda_package(), wait=wait)
+
+    def deploy(
+        self, stack_options: StackOptions | None = None, on_event: OnEvent | None = None
+    ) -> dict[str, Any]:
+        """Create the stack or change it to what the options say, upload the Lambda's code, and
+        write the table's first records: versions, the namespace `default`, retention."""
+        options = stack_options or StackOptions()
+        return self._deploy(options, options.audit_retention_days, on_event)
+
+    def upgrade(
+        self, changes: Mapping[str, Any] | None = None, on_event: OnEvent | None = None
+    ) -> dict[str, Any]:
+        """Bring the stack to this version, with the options that it has and these changes."""
+        known = self.get_stack_options()
+        if known is None:
+            raise InfrastructureNotFoundError(self.stack_name, "there is no stack to upgrade")
+        changes = changes or {}
+        options = replace(known, **changes)
+        return self._deploy(options, changes.get("audit_retention_days"), on_event)
+
+    def _deploy(
+        self, options: StackOptions, retention_days: int | None, on_event: OnEvent | None
+    ) -> dict[str, Any]:
+        result = self.create_stack(options, on_event=on_event)
+        if options.deploys_aggregator_lambda:
+            result["lambda"] = self.deploy_lambda_code()
+        set_up_table(
+            self._aws,
+            self.stack_name,
+            has_lambda=options.deploys_aggregator_lambda,
+            retention_days=retention_days,
+        )
+        return result
+
+    def delete_stack(
+        self, wait: bool = True, delete_archive: bool = False, on_event: OnEvent | None = None
+    ) -> dict[str, Any]:
+        """Delete the stack with its table, and return the archive that is left, if one is.
+
+        A stack that does not exist is no error. `delete_archive` deletes the archived audit events,
+        too.
+        """
+        stack = describe_stack(self._aws, self.stack_name)
+        if stack is None:
+            return self._result("", "absent")
+        self._refuse_protected()
+        with explained(self.stack_name):
+            watch = self._watch(stack.stack_id, on_event)
+            self._aws["cloudformation"].delete_stack(StackName=stack.stack_id)
+            status = watch.wait() if wait else "started"
+        result = self._result(stack.stack_id, status)
+        return {**result, **self._leave_archive(stack, wait and delete_archive)}
+
+    def _leave_archive(self, stack: Stack, doomed: bool) -> dict[str, Any]:
+        bucket = stack.outputs.get(_ARCHIVE_OUTPUT)
+        if bucket is None:
+            return {}
+        if doomed:
+            return {"objects_deleted": delete_archive(self._aws, self.stack_name, bucket)}
+        return {"archive_bucket": bucket}
+
+    def _refuse_protected(self) -> None:
+        table = described_table(self._aws, self.stack_name)
+        if table is not None and table.get("DeletionProtectionEnabled"):
+            raise StackOperationError(
+                self.stack_name,
+                "its table is protected from deletion. Nothing was deleted. To turn that off:"
+                f" zae-limiter upgrade --name {self.stack_name} --no-deletion-protection",
+            )
+
+    def _settled(self, on_event: OnEvent | None) -> Stack | None:
+        """Return the stack once CloudFormation rests. What a failed creation left is deleted."""
+        stack = describe_stack(self._aws, self.stack_name)
+        if stack is None:
+            return None
+        if stack.is_busy:
+            with explained(self.stack_name):
+                self._watch(stack.stack_id, on_event).wait()
+            stack = describe_stack(self._aws, self.stack_name)
+        if stack is not None and stack.is_remains:
+            with explained(self.stack_name):
+                watch = self._watch(stack.stack_id, on_event)
+                self._aws["cloudformation"].delete_stack(StackName=stack.stack_id)
+                watch.wait()
+            return None
+        return stack
+
+    def _plan(self, stack: Stack | None, options: StackOptions) -> ChangeSet | None:
+        table = described_table(self._aws, self.stack_name)
+        kind: ChangeKind
+        if stack is None or stack.is_planned:
+            self._refuse_foreign_table(table)
+            kind, template = "CREATE", build_template(options)
+        else:
+            self._refuse_foreign_stack(stack)
+            shape = None if table is None else described_shape(table)
+            position = starting_position(self._aws, self.stack_name) or STARTING_POSITION
+            kind, template = "UPDATE", build_template(options, shape, position)
+        tags = stack_tags(self.stack_name, options.tags)
+        return plan_changes(self._aws["cloudformation"], self.stack_name, kind, template, tags)
+
+    def _refuse_foreign_table(self, table: dict[str, Any] | None) -> None:
+        if table is not None:
+            raise StackOperationError(
+                self.stack_name,
+                "there is a table of this name that belongs to no stack. Nothing was changed",
+            )
+
+    def _refuse_foreign_stack(self, stack: Stack) -> None:
+        if not is_limiter(stack.tags):
+            raise StackOperationError(
+                self.stack_name, "there is a stack of this name that is not a limiter's"
+            )
+
+    def _watch(self, stack_id: str, on_event: OnEvent | None) -> StackWatch:
+        return StackWatch(
+            self._aws["cloudformation"], self.stack_name, stack_id, on_event, self._stopped
+        )
+
+    def _result(self, stack_id: str, status: str) -> dict[str, Any]:
+        return {"stack_id": stack_id, "stack_name": self.stack_name, "status": status}

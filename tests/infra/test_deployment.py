@@ -1,0 +1,311 @@
+"""The whole life of stacks in a local AWS: deployed, used, counted, upgraded, deleted."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.dynamodb.test_stream import snapshots_of, totals, use
+from tests.support.aggregators import Aggregator, wait_until
+from tests.support.servers.chaos import Act, ChaosProxy, Hold, Pass, Request
+from tests.support.servers.tables import table_client
+from tests.support.stacks import LocalAws
+from tests.support.stream_client import LIMITS, NAMESPACE, RESOURCE
+from tests.support.table_crowd import ROOT
+from zae_limiter import Limit, StackOperationError, SyncRateLimiter, SyncRepository, __version__
+from zae_limiter.infra.change_sets import plan_changes
+from zae_limiter.infra.options import StackOptions
+from zae_limiter.infra.stack_events import StackEvent
+from zae_limiter.infra.stack_manager import StackManager
+from zae_limiter.infra.table_resource import table_shape
+from zae_limiter.infra.template import build_template, template_text
+
+pytestmark = pytest.mark.slow
+STEPS = 200
+
+
+@pytest.fixture
+def repository(aws: LocalAws) -> Iterator[SyncRepository]:
+    """Entities that cascade, in the stack's table, which must exist."""
+    aws.out("deploy")
+    with SyncRepository.open(NAMESPACE, url=aws.url) as opened:
+        opened.set_resource_defaults(RESOURCE, LIMITS)
+        opened.create_entity("org")
+        for child in ("child-1", "child-2"):
+            opened.create_entity(child, parent_id="org", cascade=True)
+        yield opened
+
+
+def test_a_stack_lives_from_deploy_to_delete(
+    aws: LocalAws, repository: SyncRepository, tmp_path: Path
+) -> None:
+    assert aws.result("deploy")["status"] == "unchanged"
+    with table_client(aws.server) as client:
+        account = use(aws.table(client), tmp_path, STEPS)
+    counted = +account.charged
+    wait_until(lambda: +totals(snapshots_of(repository, "daily")) == counted, "usage is counted")
+    assert +totals(snapshots_of(repository, "hourly")) == counted
+
+    upgraded = aws.result("upgrade", "--lambda-memory", "512")
+    assert upgraded["status"] == "UPDATE_COMPLETE"
+    assert upgraded["lambda"]["status"] == "unchanged"
+    function = f"{aws.stack}-aggregator"
+    told = aws.client("lambda").get_function_configuration(FunctionName=function)
+    assert told["MemorySize"] == 512
+    assert +totals(snapshots_of(repository, "daily")) == counted
+    assert set(repository.get_resource_defaults(RESOURCE)) == set(LIMITS)
+
+    status = json.loads(aws.out("status", "--json"))
+    assert status["ready"]
+    assert status["aggregator_enabled"]
+    assert (status["stack_status"], status["table_status"]) == ("UPDATE_COMPLETE", "ACTIVE")
+    assert status["lambda_version"] == __version__
+    (listed,) = [each for each in list_stacks(aws) if each["user_name"] == aws.stack]
+    assert listed["healthy"]
+    assert listed["version"] == __version__
+
+    deleted = aws.result("delete", "--yes", "--archive", "delete")
+    assert deleted["status"] == "DELETE_COMPLETE"
+    assert aws.remains() == []
+    assert not [each for each in list_stacks(aws) if each["user_name"] == aws.stack]
+
+
+def list_stacks(aws: LocalAws) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(aws.out_anywhere("list", "--json"))
+    return found
+
+
+def test_a_stack_without_an_aggregator_is_counted_by_a_process(
+    aws: LocalAws, tmp_path: Path
+) -> None:
+    result = aws.result("deploy", "--no-aggregator", "--audit-retention-days", "30")
+    assert result["status"] == "CREATE_COMPLETE"
+    assert "lambda" not in result
+    with table_client(aws.server) as client:
+        table = aws.table(client)
+        with SyncRepository.open(url=aws.url) as repository:
+            limiter = SyncRateLimiter(repository)
+            limiter.set_system_defaults([Limit.per_minute("rpm", 100)])
+            for _ in range(5):
+                with limiter.acquire("key", RESOURCE, {"rpm": 2}):
+                    pass
+            reader = Aggregator(table, tmp_path, "--once")
+            assert reader.wait() == 0, reader.errors()
+            (snapshot,) = snapshots_of(repository, "monthly")
+            assert (snapshot.counters, snapshot.total_events) == ({"rpm": 10}, 5)
+        kept = [item["ttl"]["N"] for item in table.items() if "/AUDIT#" in item["PK"]["S"]]
+        assert {round((int(ttl) - time.time()) / 86_400) for ttl in kept} == {30}
+    status = json.loads(aws.out("status", "--json"))
+    assert status["ready"]
+    assert not status["aggregator_enabled"]
+    assert status["lambda_version"] is None
+    aws.out("delete", "--yes")
+    assert aws.remains() == []
+
+
+def test_a_deploy_that_fails_is_rolled_back_and_says_which_resource_failed_first(
+    aws: LocalAws, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build_broken(options: StackOptions, *others: Any) -> dict[str, Any]:
+        template = build_template(options, *others)
+        template["Resources"]["Broken"] = {
+            "Type": "AWS::Logs::LogStream",
+            "DependsOn": ["RateLimitsTable", "AuditArchiveBucket", "AggregatorFunction"],
+            "Properties": {"LogGroupName": "/nowhere"},
+        }
+        return template
+
+    with monkeypatch.context() as patch:
+        patch.setattr("zae_limiter.infra.sync_stack_manager.build_template", build_broken)
+        message = aws.error("deploy")
+    assert "Broken (AWS::Logs::LogStream) CREATE_FAILED: " in message
+    assert "ROLLBACK_COMPLETE" in message
+    assert aws.remains() == [aws.stack]
+    assert json.loads(aws.run("status", "--json").stdout)["ready"] is False
+    assert aws.result("deploy")["status"] == "CREATE_COMPLETE"
+    assert json.loads(aws.out("status", "--json"))["ready"]
+    aws.out("delete", "--yes", "--archive", "delete")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("status",),
+        ("system", "get-defaults"),
+        ("usage", "list", "-e", "key"),
+        ("namespace", "list"),
+        ("upgrade",),
+        ("upgrade", "--lambda-only"),
+        ("delete", "--yes"),
+    ],
+    ids=" ".join,
+)
+def test_a_typo_in_the_name_is_an_error_and_creates_nothing(
+    aws: LocalAws, command: tuple[str, ...]
+) -> None:
+    assert f"No limiter found at '{aws.stack}'" in aws.error(*command)
+    assert aws.remains() == []
+
+
+def test_ctrl_c_says_what_goes_on_and_deploying_again_goes_on_from_there(aws: LocalAws) -> None:
+    executed, released = threading.Event(), threading.Event()
+
+    def choose(request: Request) -> Act:
+        if b"Action=ExecuteChangeSet" in request.body:
+            executed.set()
+        elif executed.is_set() and b"Action=DescribeStacks" in request.body:
+            return Hold(released)
+        return Pass()
+
+    with ChaosProxy(aws.server.url) as proxy:
+        proxy.use_for(choose)
+        through = replace(aws, server=replace(aws.server, url=proxy.url))
+        command = [sys.executable, "-m", "zae_limiter.cli", "deploy", *through.place]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        )
+        assert executed.wait(60)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+        released.set()
+    assert process.returncode == 130
+    assert "goes on" in errors
+    assert f"zae-limiter status --name {aws.stack}" in errors
+    assert "Traceback" not in errors
+    result = aws.result("deploy")
+    assert result["status"] == "unchanged"
+    assert result["lambda"]["status"] == "deployed"
+    assert json.loads(aws.out("status", "--json"))["ready"]
+    aws.out("delete", "--yes", "--archive", "delete")
+
+
+def test_a_protected_table_is_deleted_only_after_its_protection(aws: LocalAws) -> None:
+    aws.out("deploy", "--no-aggregator", "--enable-deletion-protection")
+    assert "protected" in aws.error("delete", "--yes")
+    assert json.loads(aws.out("status", "--json"))["ready"]
+    aws.out("upgrade", "--no-deletion-protection")
+    aws.out("delete", "--yes")
+    assert aws.remains() == []
+
+
+def test_an_archive_stays_when_its_stack_goes_unless_it_is_deleted_too(aws: LocalAws) -> None:
+    aws.out("deploy", "--no-alarms")
+    kept = aws.result("delete", "--yes")["archive_bucket"]
+    assert aws.remains() == [kept]
+    aws.client("s3").delete_bucket(Bucket=kept)
+
+
+def test_stacks_and_tables_of_others_are_left_alone(aws: LocalAws) -> None:
+    queue = {"Resources": {"Queue": {"Type": "AWS::SQS::Queue"}}}
+    cloudformation = aws.client("cloudformation")
+    cloudformation.create_stack(StackName=aws.stack, TemplateBody=json.dumps(queue))
+    wait_until(lambda: "COMPLETE" in stack_status(aws), "the stack is created")
+    assert "not a limiter's" in aws.error("deploy")
+    assert "not a limiter's" in aws.error("upgrade")
+    assert stack_status(aws) == "CREATE_COMPLETE"
+    cloudformation.delete_stack(StackName=aws.stack)
+    other = replace(aws, stack=f"{aws.stack}-2")
+    SyncRepository.open(url=other.url, create=True).close()
+    assert "belongs to no stack" in other.error("deploy")
+    assert json.loads(other.out("status", "--json"))["stack_status"] is None
+
+
+def stack_status(aws: LocalAws) -> str:
+    (stack,) = aws.client("cloudformation").describe_stacks(StackName=aws.stack)["Stacks"]
+    status: str = stack["StackStatus"]
+    return status
+
+
+def test_a_stack_of_the_existing_package_keeps_its_table_and_options(aws: LocalAws) -> None:
+    """Its template has parameters, local indexes and full projections."""
+    deploy_as_the_existing_package(aws)
+    with SyncRepository.open(url=aws.url) as repository:
+        repository.create_entity("org")
+    result = aws.result("upgrade")
+    assert result["status"] == "UPDATE_COMPLETE"
+    told = aws.client("dynamodb").describe_table(TableName=aws.stack)["Table"]
+    projections = {i["IndexName"]: i["Projection"] for i in told["GlobalSecondaryIndexes"]}
+    assert projections["GSI2"] == {"ProjectionType": "ALL"}
+    assert len(told["LocalSecondaryIndexes"]) == 1
+    function = aws.client("lambda").get_function_configuration(
+        FunctionName=f"{aws.stack}-aggregator"
+    )
+    assert function["Timeout"] == 120
+    with SyncRepository.open(url=aws.url) as repository:
+        assert repository.get_entity("org") is not None
+    assert aws.result("upgrade")["status"] == "unchanged"
+    aws.out("delete", "--yes", "--archive", "delete")
+
+
+def deploy_as_the_existing_package(aws: LocalAws) -> None:
+    shape = table_shape()
+    for index in shape["GlobalSecondaryIndexes"][:2]:
+        index["Projection"] = {"ProjectionType": "ALL"}
+    keys = [("PK", "HASH"), ("LSI1SK", "RANGE")]
+    shape["LocalSecondaryIndexes"] = [
+        {
+            "IndexName": "LSI1",
+            "KeySchema": [{"AttributeName": name, "KeyType": kind} for name, kind in keys],
+            "Projection": {"ProjectionType": "ALL"},
+        }
+    ]
+    shape["AttributeDefinitions"].append({"AttributeName": "LSI1SK", "AttributeType": "S"})
+    template = build_template(StackOptions(lambda_timeout=120), shape, "LATEST")
+    del template["Metadata"]
+    template["Parameters"] = {"LambdaTimeout": {"Type": "Number", "Default": "120"}}
+    function = template["Resources"]["AggregatorFunction"]["Properties"]
+    function["Timeout"] = {"Ref": "LambdaTimeout"}
+    aws.client("cloudformation").create_stack(
+        StackName=aws.stack,
+        TemplateBody=template_text(template),
+        Parameters=[{"ParameterKey": "LambdaTimeout", "ParameterValue": "120"}],
+        Capabilities=["CAPABILITY_NAMED_IAM"],
+        Tags=[{"Key": "ManagedBy", "Value": "zae-limiter"}],
+    )
+    wait_until(lambda: stack_status(aws) == "CREATE_COMPLETE", "the stack is created")
+
+
+def test_a_change_that_would_replace_the_table_is_refused(aws: LocalAws) -> None:
+    aws.out("deploy", "--no-aggregator")
+    client = aws.client("cloudformation")
+    other = build_template(StackOptions(enable_aggregator=False))
+    other["Resources"]["RateLimitsTable"]["Properties"]["TableName"] = "another"
+    without = build_template(StackOptions(enable_aggregator=False))
+    del without["Resources"]["RateLimitsTable"]
+    without["Outputs"] = {}
+    before = client.list_change_sets(StackName=aws.stack)["Summaries"]
+    for template in (other, {**without, "Resources": {"Queue": {"Type": "AWS::SQS::Queue"}}}):
+        with pytest.raises(StackOperationError, match="Nothing was changed"):
+            plan_changes(client, aws.stack, "UPDATE", template, {})
+    assert client.list_change_sets(StackName=aws.stack)["Summaries"] == before
+    assert json.loads(aws.out("status", "--json"))["ready"]
+    aws.out("delete", "--yes")
+
+
+async def test_stacks_are_managed_from_asyncio(aws: LocalAws) -> None:
+    options = StackOptions(enable_aggregator=False, enable_alarms=False, tags={"team": "a"})
+    seen: list[StackEvent] = []
+    async with StackManager(aws.stack, aws.server.region, aws.server.url) as manager:
+        assert not await manager.stack_exists()
+        result = await manager.deploy(options, seen.append)
+        assert result["status"] == "CREATE_COMPLETE"
+        assert "RateLimitsTable" in {event.logical_id for event in seen}
+        assert await manager.get_stack_options() == options
+        assert (await manager.get_status()).is_ready
+        assert (await manager.upgrade({"enable_alarms": True}))["status"] == "UPDATE_COMPLETE"
+        assert await manager.get_stack_status() == "UPDATE_COMPLETE"
+        assert (await manager.delete_stack())["status"] == "DELETE_COMPLETE"
+        assert (await manager.delete_stack())["status"] == "absent"
+    assert aws.remains() == []
