@@ -25,7 +25,9 @@ MAKING = [
 ]
 # Commands about what must be there.
 EXISTING = [
+    ("acquire", "key-1", "gpt-4", "-t", "rpm:1"),
     ("audit list", "-e", "key-1"),
+    ("available", "key-1", "gpt-4"),
     ("bucket show", "key-1", "gpt-4"),
     ("config get", "--level", "system"),
     ("entity children", "acme"),
@@ -39,6 +41,7 @@ EXISTING = [
     ("resource delete-defaults", "gpt-4", "--yes"),
     ("resource get-defaults", "gpt-4"),
     ("resource list",),
+    ("run", "key-1", "gpt-4", "true", "-t", "rpm:1"),
     ("system delete-defaults", "--yes"),
     ("system get-defaults",),
     ("usage list", "-e", "key-1"),
@@ -68,6 +71,7 @@ CHANGING_ONLY = {
     "namespace purge",
     "resource delete-defaults",
     "resource set-defaults",
+    "run",
     "system delete-defaults",
     "system set-defaults",
 }

@@ -24,6 +24,7 @@ from .resource import resource
 from .stack import delete, deploy, list_stacks, status, upgrade
 from .stack_files import cfn_template, lambda_export
 from .system import system
+from .take import acquire, available, run
 from .usage import usage
 from .version import check, version
 
@@ -37,12 +38,18 @@ __all__ = ["cli"]
 )
 @click.version_option(__version__, prog_name="zae-limiter", message="%(version)s")
 def cli() -> None:
-    """Distributed token-bucket rate limits."""
+    """Distributed token-bucket rate limits.
+
+    Exit codes: 0 done, 1 error, 2 wrong use, 3 refused by a limit, 4 the store could not answer,
+    130 interrupted.
+    """
 
 
 for command in (
+    acquire,
     aggregate,
     audit,
+    available,
     bucket,
     cfn_template,
     check,
@@ -56,6 +63,7 @@ for command in (
     migrate,
     namespace,
     resource,
+    run,
     status,
     system,
     upgrade,

@@ -1,7 +1,13 @@
-"""This module is the root of all commands: it turns the package's errors into messages."""
+"""This module is the root of all commands: it turns the package's errors into messages.
+
+Exit codes: 0 done, 1 error, 2 wrong use, 3 refused by a limit, 4 the store could not answer,
+130 interrupted. `zae-limiter run` returns the code of its command; 126 and 127 say that it could
+not be run or was not found.
+"""
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 import click
@@ -9,8 +15,12 @@ import click
 from ..core.exceptions import (
     InfrastructureNotFoundError,
     NamespaceNotFoundError,
+    RateLimiterUnavailable,
     ZAELimiterError,
 )
+from ..core.rate_limit_exceeded import RateLimitExceeded
+
+REFUSED, UNAVAILABLE, CANNOT_RUN, NOT_FOUND, INTERRUPTED = 3, 4, 126, 127, 130
 
 _HINTS: dict[type[ZAELimiterError], str] = {
     InfrastructureNotFoundError: (
@@ -23,16 +33,56 @@ _HINTS: dict[type[ZAELimiterError], str] = {
 }
 
 
+class _Refused(click.ClickException):
+    """A limit refused."""
+
+    exit_code = REFUSED
+
+
+class _Unavailable(click.ClickException):
+    """The store could not answer."""
+
+    exit_code = UNAVAILABLE
+
+
+class _Interrupted(click.ClickException):
+    """The user pressed Ctrl-C."""
+
+    exit_code = INTERRUPTED
+
+    def __init__(self) -> None:
+        super().__init__("interrupted")
+
+
+_FAILURES: tuple[tuple[type[ZAELimiterError], type[click.ClickException]], ...] = (
+    (RateLimitExceeded, _Refused),
+    (RateLimiterUnavailable, _Unavailable),
+    (ZAELimiterError, click.ClickException),
+)
+
+
 class Commands(click.Group):
-    """A group whose commands end with exit code 1 and one message when they fail."""
+    """A group whose commands end with a documented exit code and one message when they fail."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except ZAELimiterError as error:
-            raise click.ClickException(_message(error)) from error
+            raise _failure(error) from error
+        except KeyboardInterrupt as error:
+            raise _Interrupted from error
+        except click.Abort as error:
+            # At a prompt, click turns an interrupt into an `Abort`.
+            if isinstance(error.__context__, KeyboardInterrupt):
+                raise _Interrupted from error
+            raise
+        except OSError as error:
+            if error.errno == errno.EPIPE:
+                raise
+            raise click.ClickException(str(error)) from error
 
 
-def _message(error: ZAELimiterError) -> str:
+def _failure(error: ZAELimiterError) -> click.ClickException:
     hint = _HINTS.get(type(error))
-    return str(error) if hint is None else f"{error}\nHint: {hint}"
+    make = next(failure for kind, failure in _FAILURES if isinstance(error, kind))
+    return make(str(error) if hint is None else f"{error}\nHint: {hint}")
