@@ -201,7 +201,9 @@ def parse_bucket_pk(pk: str) -> tuple[str, str, str, int]:
     kind, _, name = rest.partition("#")
     entity_id, _, tail = name.partition("#")
     resource, found, shard = tail.rpartition("#")
-    if kind != "BUCKET" or not found or not shard.isdigit():
+    # Without this, two keys would be taken for the same bucket item.
+    is_canonical = shard.isdecimal() and str(int(shard)) == shard
+    if kind != "BUCKET" or not found or not is_canonical:
         raise ValueError(f"not the key of a bucket: {pk!r}")
     return namespace_id, entity_id, resource, int(shard)
 

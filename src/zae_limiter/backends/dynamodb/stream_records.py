@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
@@ -32,6 +33,7 @@ logger = logging.getLogger("zae_limiter")
 
 StreamRecord = Mapping[str, Any]
 _SEQUENCE_DIGITS = 40
+_SEQUENCE_NUMBER = re.compile(rf"[0-9]{{1,{_SEQUENCE_DIGITS}}}")
 # The year 3000.
 _LAST_MS = 32_503_680_000_000
 _TTL_SERVICE = "dynamodb.amazonaws.com"
@@ -77,8 +79,11 @@ def _decode(record: StreamRecord, stream_label: str) -> BucketChange | AuditRemo
 def _bucket_change(
     record: StreamRecord, change: StreamRecord, address: BucketAddress, stream_label: str
 ) -> BucketChange:
-    record_id = str(change["SequenceNumber"])
+    record_id = number_of(change)
     label = label_of(record["eventSourceARN"]) if "eventSourceARN" in record else stream_label
+    if not label:
+        # Counted under no label, it would be counted again under the right one.
+        raise ValueError("nothing tells which stream the record is from")
     before, after = _images(record["eventName"], change, address)
     return BucketChange(
         address,
@@ -113,7 +118,7 @@ def _audit_removal(record: StreamRecord, change: StreamRecord, pk: str) -> Audit
         _event(change["OldImage"], expired),
         expired,
         written_ms(change),
-        str(change["SequenceNumber"]),
+        number_of(change),
     )
 
 
@@ -128,9 +133,20 @@ def _event(image: Item, expired: bool) -> AuditEvent | str:
         return json.dumps(image, sort_keys=True, default=str)
 
 
+def number_of(change: StreamRecord) -> str:
+    """Return the sequence number of a record. One beyond all bounds would make a snapshot refuse
+    every record that follows."""
+    number = change["SequenceNumber"]
+    if not isinstance(number, str) or not _SEQUENCE_NUMBER.fullmatch(number):
+        raise ValueError(f"{number!r} is no sequence number")
+    return number
+
+
 def written_ms(change: StreamRecord) -> int:
     """Return the time at which the store wrote."""
     at = change["ApproximateCreationDateTime"]
+    if isinstance(at, bool):
+        raise ValueError(f"{at} is no time")
     at_ms = round(1000 * (at.timestamp() if isinstance(at, datetime) else float(at)))
     if not 0 <= at_ms < _LAST_MS:
         raise ValueError(f"there is no window at {at}")
