@@ -134,6 +134,10 @@ def test_a_reader_that_catches_up_once_exits_with_everything_counted(
     assert again.wait() == 0
     assert again.lines()[-1]["processed"] == 0
     assert counted(repository) == 25
+    # A reader with other windows does other work, and has a place of its own.
+    assert Aggregator(table, tmp_path, "--once").wait() == 0
+    for window in WINDOW_TYPES:
+        assert sum(each.total_events for each in snapshots_of(repository, window)) == 25
 
 
 def test_an_idle_table_is_not_written_to(

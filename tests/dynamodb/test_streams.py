@@ -67,7 +67,7 @@ def described(*shards: str, view: str = "NEW_AND_OLD_IMAGES", **more: Any) -> di
 
 
 def shards_of(stream: DynamoStream) -> dict[str, set[str]]:
-    return {shard_id: set(after) for shard_id, after in run(stream.shards())}
+    return {shard_id: set(after) for shard_id, after, _ in run(stream.shards())}
 
 
 @pytest.mark.parametrize("code", ["TrimmedDataAccessException", "ValidationException"])
@@ -100,6 +100,34 @@ def test_an_iterator_that_can_be_used_no_more_is_told_apart(code: str) -> None:
     stream, _ = scripted(code)
     with pytest.raises(IteratorExpired):
         run(stream.read("l1#a", "old"))
+
+
+def test_a_page_that_was_trimmed_is_followed_by_the_oldest_record() -> None:
+    stream, client = scripted(
+        *(TABLE, listed("l1"), described("a")),
+        *("TrimmedDataAccessException", {"ShardIterator": "oldest"}),
+    )
+    run(stream.shards())
+    with pytest.raises(IteratorExpired):
+        run(stream.read("l1#a", "old"))
+    assert run(stream.begin("l1#a", "17")) == "oldest"
+    assert client.sent[-1]["ShardIteratorType"] == "TRIM_HORIZON"
+
+
+def test_a_page_is_placed_by_its_last_record_that_can_be_read() -> None:
+    change = {"SequenceNumber": "7", "ApproximateCreationDateTime": 1.5}
+    records = [{"dynamodb": change}, None, {}, {"dynamodb": {"SequenceNumber": "9"}}]
+    stream, _ = scripted({"Records": records, "NextShardIterator": "next"}, {"Records": [None]})
+    page = run(stream.read("l1#a", "first"))
+    assert (page.records, page.last_id, page.last_ms) == (4, "7", 1500)
+    assert run(stream.read("l1#a", "next"))[1:4] == (1, None, None)
+
+
+def test_the_last_record_of_a_shard_that_has_ended_is_told() -> None:
+    answer = described("a")
+    answer["StreamDescription"]["Shards"][0]["SequenceNumberRange"] = {"EndingSequenceNumber": "9"}
+    stream, _ = scripted(TABLE, listed("l1"), answer)
+    assert run(stream.shards()) == [("l1#a", frozenset(), "9")]
 
 
 def test_shards_are_listed_page_by_page() -> None:
@@ -181,7 +209,7 @@ def test_a_table_whose_stream_lacks_images_is_refused() -> None:
 
 
 def test_a_lease_is_kept_from_others_until_it_ends(driver: Runner, store: DynamoStore) -> None:
-    checkpoints = DynamoCheckpoints(store.table)
+    checkpoints = DynamoCheckpoints(store.table, "work")
     now_ms = driver.io.now_ms()
     mine = driver.run(checkpoints.lease("s", "me", now_ms + 60_000))
     assert mine == Checkpoint(None, "me", now_ms + 60_000)
@@ -196,7 +224,7 @@ def test_a_lease_is_kept_from_others_until_it_ends(driver: Runner, store: Dynamo
 def test_a_checkpoint_never_goes_back_and_is_its_owners_alone(
     driver: Runner, store: DynamoStore
 ) -> None:
-    checkpoints = DynamoCheckpoints(store.table)
+    checkpoints = DynamoCheckpoints(store.table, "work")
     assert not driver.run(has_checkpoints(store.table))
     assert not driver.run(store.has_reader())
     driver.run(checkpoints.lease("s", "me", driver.io.now_ms() + 60_000))
@@ -210,7 +238,7 @@ def test_a_checkpoint_never_goes_back_and_is_its_owners_alone(
 
 
 def test_an_owner_learns_who_asks_for_its_shard(driver: Runner, store: DynamoStore) -> None:
-    checkpoints = DynamoCheckpoints(store.table)
+    checkpoints = DynamoCheckpoints(store.table, "work")
     until_ms = driver.io.now_ms() + 60_000
     for shard_id in ("a", "b"):
         driver.run(checkpoints.lease(shard_id, "me", until_ms))
@@ -246,7 +274,7 @@ def test_an_owner_learns_who_asks_for_its_shard(driver: Runner, store: DynamoSto
 def test_a_damaged_checkpoint_counts_as_none_and_is_dropped(
     damage: Item, driver: Runner, store: DynamoStore, caplog: pytest.LogCaptureFixture
 ) -> None:
-    checkpoints = DynamoCheckpoints(store.table)
+    checkpoints = DynamoCheckpoints(store.table, "work")
     until_ms = driver.io.now_ms() + 30_000
     for is_read in (True, False):
         driver.run(checkpoints.lease("s", "me", until_ms))

@@ -37,11 +37,16 @@ class FakeStream:
     closed: set[str] = field(default_factory=set)
     failing: list[Exception] = field(default_factory=list)
     is_unreachable: bool = False
+    last_ids: dict[str, str] = field(default_factory=dict)
+    empty_pages: int = 0
 
     async def shards(self) -> list[StreamShard]:
         if self.is_unreachable:
             raise StorageUnavailable("unreachable")
-        return [StreamShard(each, frozenset(after)) for each, after in self.parents.items()]
+        return [
+            StreamShard(each, frozenset(after), self.last_ids.get(each))
+            for each, after in self.parents.items()
+        ]
 
     async def begin(self, shard_id: str, after_id: str | None) -> str | None:
         return after_id or "0"
@@ -51,6 +56,9 @@ class FakeStream:
             raise self.failing.pop()
         first = int(iterator)
         found = self.records[shard_id][first : first + PAGE]
+        if self.empty_pages:
+            self.empty_pages -= 1
+            return StreamPage(ChangeBatch(), 0, None, None, iterator)
         last = first + len(found)
         removals = [self._removal(r, first + n + 1) for n, r in enumerate(found) if r != NOISE]
         is_end = shard_id in self.closed and last == len(self.records[shard_id])
@@ -230,6 +238,20 @@ def test_a_lost_page_is_read_again(world: World, error: Exception) -> None:
     world.stream.failing = [error]
     world.follow()
     assert world.archive.seen == ["a", "b", "c", "d"]
+
+
+def test_a_shard_whose_iterators_all_expire_ends_a_reader_that_runs_once(world: World) -> None:
+    world.stream.failing = [IteratorExpired() for _ in range(1000)]
+    with pytest.raises(StorageUnavailable, match="expire at once"):
+        world.follow()
+
+
+def test_empty_pages_of_a_shard_that_has_ended_are_not_taken_for_its_end(world: World) -> None:
+    world.stream.parents = {"parent": set()}
+    world.stream.last_ids = {"parent": "4"}
+    world.stream.empty_pages = 100
+    world.follow()
+    assert world.archive.seen == ["a", "b", "c"]
 
 
 def test_a_batch_that_fails_is_dealt_with_again_before_what_follows(world: World) -> None:

@@ -134,7 +134,7 @@ async def _aggregate(
         stack.push_async_callback(stream.close)
         archive = S3Archive(io, archive_bucket) if archive_bucket else None
         work = StreamWork(Scope(store, io, RESERVED_NAMESPACE), store.usage, settings, archive)
-        checkpoints = DynamoCheckpoints(store.table)
+        checkpoints = DynamoCheckpoints(store.table, work.name)
         follower = Follower(work, stream, checkpoints, _follow_settings(once))
         stop = io.signal()
         with stopped_in_order(stop) as received, reporter.showing(url.text) as show:

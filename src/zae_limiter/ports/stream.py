@@ -19,10 +19,12 @@ class IteratorExpired(Exception):
 
 
 class StreamShard(NamedTuple):
-    """A stream shard, and the shards whose records come before its own."""
+    """A stream shard, the shards whose records come before its own, and its last record if it is
+    known to get no more."""
 
     shard_id: str
     after: frozenset[str] = frozenset()
+    last_id: str | None = None
 
 
 class StreamPage(NamedTuple):

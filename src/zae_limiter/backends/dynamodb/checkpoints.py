@@ -29,7 +29,6 @@ _OWNER, _LEASE = Field("owner"), Field("lease_ends_ms")
 _RECORD, _PLACE = Field("record_id"), Field("place")
 _WANTED = Field("wanted_by")
 _TTL = Field(TTL_ATTRIBUTE)
-_SHARDS = sk_stream_shard("")
 _KEPT_S = 7 * 86_400
 _DIGITS = 40
 _RECORD_ID = re.compile(rf"[0-9]{{1,{_DIGITS}}}")
@@ -40,10 +39,12 @@ _NOT_BEYOND = Clause(IF="(attribute_not_exists({0}) OR {0} <= {a})")
 
 
 class DynamoCheckpoints:
-    """The checkpoints of a table's streams."""
+    """The checkpoints of a table's streams, for readers that do the same work. Readers that shared
+    a checkpoint and did not, would leave out what another one has passed."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, work: str) -> None:
         self._table = table
+        self._work = work
 
     async def read(self, shard_id: str) -> Checkpoint:
         item = await self._table.get(self._key(shard_id), consistent=True)
@@ -76,9 +77,10 @@ class DynamoCheckpoints:
 
     async def read_all(self) -> dict[str, Checkpoint]:
         found: dict[str, Checkpoint] = {}
-        for item in await read_pages(self._table, Query(pk_stream(), _SHARDS)):
+        prefix = sk_stream_shard(self._work, "")
+        for item in await read_pages(self._table, Query(pk_stream(), prefix)):
             with suppress(StoredDataError):
-                found[item["SK"]["S"].removeprefix(_SHARDS)] = self._decode(item)
+                found[item["SK"]["S"].removeprefix(prefix)] = self._decode(item)
         return found
 
     async def ask(self, shard_id: str, owner: str, asking: str) -> None:
@@ -111,7 +113,7 @@ class DynamoCheckpoints:
         return decode_record(item, lambda fields: _checkpoint(fields, self._table.io.now_ms()))
 
     def _key(self, shard_id: str) -> Key:
-        return key(pk_stream(), sk_stream_shard(shard_id))
+        return key(pk_stream(), sk_stream_shard(self._work, shard_id))
 
     def _expiry(self) -> Term:
         return _TTL.set(calculate_ttl(self._table.io.now_ms(), _KEPT_S))

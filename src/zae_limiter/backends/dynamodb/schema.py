@@ -14,7 +14,7 @@
     version            _/SYSTEM#                       #VERSION
     namespace by name  _/SYSTEM#                       #NAMESPACE#{name}
     namespace by id    _/SYSTEM#                       #NSID#{id}
-    stream checkpoint  _/STREAM#                       #SHARD#{stream label}#{stream shard id}
+    stream checkpoint  _/STREAM#                       #SHARD#{work}#{label}#{stream shard id}
 
     GSI1  {ns}/PARENT#{id} -> CHILD#{id}                     children of an entity
     GSI2  {ns}/RESOURCE#{res} -> BUCKET#{id}#{shard}, USAGE#{window}#{id}
@@ -125,10 +125,10 @@ def sk_nsid(namespace_id: str) -> str:
     return f"#NSID#{namespace_id}"
 
 
-def sk_stream_shard(shard_name: str) -> str:
-    """Return the sort key of the checkpoint of a stream shard. The name has the stream's label
-    and the shard's id."""
-    return f"#SHARD#{shard_name}"
+def sk_stream_shard(work: str, shard_name: str) -> str:
+    """Return the sort key of a checkpoint: for readers that do the same work, and the name of a
+    stream shard, which has the stream's label and the shard's id."""
+    return f"#SHARD#{work}#{shard_name}"
 
 
 def gsi1_pk_parent(namespace_id: str, parent_id: str) -> str:

@@ -7,13 +7,15 @@ next one.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from ...core.exceptions import InfrastructureNotFoundError, ValidationError
 from ...ports.io import Io
 from ...ports.stream import IteratorExpired, StreamPage, StreamShard
 from .lifecycle import describe_dynamo_table
-from .stream_records import decode_records, label_of, written_ms
+from .stream_records import decode_records, label_of, number_of, written_ms
 from .table import Table
 from .wire.client import DynamoClient
 from .wire.connect import signed
@@ -46,6 +48,7 @@ class DynamoStream:
         self._table = table
         self._client = client
         self._arns: dict[str, str] = {}
+        self._trimmed: set[str] = set()
         self._view: str | None = BOTH_IMAGES
 
     async def shards(self) -> list[StreamShard]:
@@ -55,9 +58,11 @@ class DynamoStream:
         found: list[StreamShard] = []
         for label, arn in sorted(self._arns.items()):
             older = frozenset(shard.shard_id for shard in found)
-            for shard_id, parent_id in await self._shards_of(arn, made_s):
+            for said in await self._shards_of(arn, made_s):
+                parent_id = said.get("ParentShardId")
                 after = older if parent_id is None else older | {f"{label}#{parent_id}"}
-                found.append(StreamShard(f"{label}#{shard_id}", after))
+                last_id = said.get("SequenceNumberRange", {}).get("EndingSequenceNumber")
+                found.append(StreamShard(f"{label}#{said['ShardId']}", after, last_id))
         return found
 
     async def _list(self) -> dict[str, str]:
@@ -80,10 +85,10 @@ class DynamoStream:
             logger.error("Table %s has no stream with both images: %s", self._table.name, view)
         self._arns, self._view = listed, view
 
-    async def _shards_of(self, arn: str, made_s: float) -> list[tuple[str, str | None]]:
-        """Return the shards of a stream with their parents: none where the stream is gone, lacks
-        images, or is of a table of this name that was deleted."""
-        found: list[tuple[str, str | None]] = []
+    async def _shards_of(self, arn: str, made_s: float) -> list[dict[str, Any]]:
+        """Return the shards of a stream: none where the stream is gone, lacks images, or is of a
+        table of this name that was deleted."""
+        found: list[dict[str, Any]] = []
         start: dict[str, str] = {}
         while True:
             try:
@@ -94,20 +99,21 @@ class DynamoStream:
             is_foreign = said.get("CreationRequestDateTime", made_s) < made_s - _SAME_MOMENT_S
             if is_foreign or said.get("StreamViewType") != BOTH_IMAGES:
                 return []
-            found += [(shard["ShardId"], shard.get("ParentShardId")) for shard in said["Shards"]]
+            found += said["Shards"]
             last = said.get("LastEvaluatedShardId")
             if not last:
                 return found
             start = {"ExclusiveStartShardId": last}
 
     async def begin(self, shard_id: str, after_id: str | None) -> str | None:
-        if after_id is not None:
+        if after_id is not None and shard_id not in self._trimmed:
             kind = {"ShardIteratorType": "AFTER_SEQUENCE_NUMBER", "SequenceNumber": after_id}
             try:
                 return await self._iterator(shard_id, kind)
             except RequestInvalid as error:
                 # The record is kept no more, or the checkpoint names none of this shard.
                 logger.warning("Shard %s is read from its oldest record on: %s", shard_id, error)
+        self._trimmed.discard(shard_id)
         return await self._iterator(shard_id, {"ShardIteratorType": "TRIM_HORIZON"})
 
     async def _iterator(self, shard_id: str, kind: dict[str, str]) -> str | None:
@@ -127,9 +133,12 @@ class DynamoStream:
         except ResourceMissing as error:
             raise IteratorExpired from error
         except RequestInvalid as error:
-            if error.code in _EXPIRED:
-                raise IteratorExpired from error
-            raise
+            if error.code not in _EXPIRED:
+                raise
+            if error.code == _TRIMMED:
+                logger.warning("Shard %s is read from its oldest record on: %s", shard_id, error)
+                self._trimmed.add(shard_id)
+            raise IteratorExpired from error
         return _page(answer, shard_id.partition("#")[0])
 
     async def close(self) -> None:
@@ -139,14 +148,20 @@ class DynamoStream:
 
 def _page(answer: dict[str, Any], label: str) -> StreamPage:
     records = answer["Records"]
-    last = records[-1]["dynamodb"] if records else None
     return StreamPage(
         decode_records(records, label),
         len(records),
-        None if last is None else last["SequenceNumber"],
-        None if last is None else written_ms(last),
+        *_last(records),
         answer.get("NextShardIterator"),
     )
+
+
+def _last(records: Sequence[Any]) -> tuple[str | None, int | None]:
+    """Number and time of the last record that has both."""
+    for record in reversed(records):
+        with suppress(KeyError, TypeError, ValueError):
+            return number_of(record["dynamodb"]), written_ms(record["dynamodb"])
+    return None, None
 
 
 async def open_stream(

@@ -22,6 +22,11 @@ class StreamWork:
     settings: StreamSettings
     archive: Archive | None = None
 
+    @property
+    def name(self) -> str:
+        """A name for this kind of work: other windows, or an archive, are other work."""
+        return "+".join((*self.settings.windows, *(("archive",) if self.archive else ())))
+
     def concerns(self, batch: ChangeBatch) -> bool:
         """Whether a batch tells anything that is dealt with here. The reader's own snapshots and
         checkpoints, which come back as records, tell nothing: if they did, an idle table would be

@@ -39,7 +39,7 @@ _HANDOVER_MS = 10_000
 # A reader stops working this long before its lease ends: clocks may differ by two seconds.
 _MARGIN_MS = 5_000
 # Pages without a record that a reader sees at the end of a shard before it takes it for the end.
-_EMPTY_PAGES = 5
+_EMPTY_PAGES = 10
 _MAX_FAILURES = 10
 
 
@@ -115,7 +115,8 @@ class Follower:
         reader that was killed is over after a while."""
         is_all_known = self._discovery_ms > 0
         return is_all_known and all(
-            each.is_left or each.empty_pages >= _EMPTY_PAGES for each in self._readings()
+            each.is_left or (each.empty_pages >= _EMPTY_PAGES and not _is_short(each))
+            for each in self._readings()
         )
 
     async def _discover(self) -> None:
@@ -137,9 +138,10 @@ class Follower:
         kept = {shard.shard_id for shard in shards}
         self._ended &= kept
         waiting = kept - self._ended
-        for shard_id, after in shards:
+        for shard_id, after, last_id in shards:
             if shard_id in waiting and not after & waiting:
-                self.progress.shards.setdefault(shard_id, ShardReading(shard_id))
+                reading = self.progress.shards.setdefault(shard_id, ShardReading(shard_id))
+                reading.last_id = last_id
         if not self.progress.shards:
             # The stream is switched off, and may be switched on again.
             self._discovery_ms = now_ms + _DISCOVERY_RETRY_MS
@@ -173,13 +175,19 @@ class Follower:
         try:
             await self._read_on(reading)
         except IteratorExpired:
-            reading.iterator = None
+            # One is lost now and then. A shard whose iterators are all lost cannot be read.
+            lost = StorageUnavailable("its iterators expire at once")
+            self._retry(reading, lost if reading.failures else None)
         except StorageUnavailable as error:
-            reading.iterator = None
-            reading.failures += 1
+            self._retry(reading, error)
+
+    def _retry(self, reading: ShardReading, error: StorageUnavailable | None) -> None:
+        reading.iterator = None
+        reading.failures += 1
+        if error is not None:
             self._fail(f"Shard {reading.shard_id} cannot be read", error)
             if self._settings.once and reading.failures >= _MAX_FAILURES:
-                raise
+                raise error
 
     async def _read_on(self, reading: ShardReading) -> None:
         if reading.iterator is None and not await self._begin(reading):
@@ -321,6 +329,12 @@ class Follower:
         if not error.retryable:
             raise error
         logger.warning("%s: %s", what, error)
+
+
+def _is_short(reading: ShardReading) -> bool:
+    """Whether a shard that gets no more records has some that were not read. An empty page does
+    not mean that there are none."""
+    return reading.last_id is not None and is_after(reading.last_id, reading.position)
 
 
 def is_after(record_id: str, other: str | None) -> bool:

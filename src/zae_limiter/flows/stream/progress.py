@@ -11,12 +11,14 @@ from .batch import BatchResult
 class ShardReading:
     """A shard reading says how far this reader has read a shard.
 
-    `position` is the last record that was read. `is_ahead`: records were dealt with that the
+    `last_id` is the last record of a shard that gets no more, and `position` the last record that
+    was read. `is_ahead`: records were dealt with that the
     checkpoint does not have. `idle_until_ms`: another reader has the lease until then. `is_left`:
     it has renewed the lease since, so it is alive.
     """
 
     shard_id: str
+    last_id: str | None = None
     position: str | None = None
     iterator: str | None = None
     is_ahead: bool = False
