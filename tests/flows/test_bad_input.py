@@ -294,6 +294,11 @@ BAD_CALLS: list[tuple[str, Callable[[Any], Any]]] = [
     ("window_type", lambda x: x.get_usage_snapshots("key-1", window_type="weekly")),
     ("resource", lambda x: x.get_usage_snapshots(resource="a#b")),
     ("start_time", lambda x: x.repository.get_usage_snapshots("key-1", start_time="yesterday")),
+    (
+        "start_time",
+        lambda x: x.get_usage_snapshots("key-1", start_time="0001-01-01T00:00:00+14:00"),
+    ),
+    ("end_time", lambda x: x.get_usage_snapshots("key-1", end_time="9999-12-31T23:00:00-12:00")),
     ("end_time", lambda x: x.repository.get_usage_summary("key-1", end_time=5)),
     ("start_time", lambda x: x.get_usage_snapshots("key-1", start_time="soon")),
     ("end_time", lambda x: x.get_usage_summary("key-1", end_time=5)),

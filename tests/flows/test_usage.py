@@ -163,3 +163,19 @@ async def test_usage_stays_after_its_bucket_has_expired(world: World) -> None:
         await take(limiter, f"other-{number}", rpm=1)
     assert await world.repository.get_buckets("key-1") == []
     assert await windows(limiter, "monthly") == [("2024-01-01T00:00:00Z", {"rpm": 5}, 1)]
+
+
+async def test_a_time_bound_compares_with_the_start_of_a_window_to_the_fraction(
+    limiter: RateLimiter, clock: ManualClock
+) -> None:
+    clock.set(int(datetime(2024, 5, 1, 10, tzinfo=UTC).timestamp() * 1000))
+    await take(limiter, rpm=1)
+    for start_time, is_found in (
+        ("2024-05-01T10:00:00", True),
+        ("2024-05-01T10:00:00.000001", False),
+        ("0300-01-01", True),
+    ):
+        found, _ = await limiter.get_usage_snapshots(
+            "key-1", window_type="hourly", start_time=start_time
+        )
+        assert bool(found) is is_found, start_time

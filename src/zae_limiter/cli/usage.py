@@ -20,8 +20,10 @@ from .target import Target
 
 _NOTHING_FOUND = "No usage found"
 _NOTHING_COUNTED = (
-    "No usage found, and nothing counts it: on DynamoDB a reader of the table's stream does.\n"
-    "Hint: `zae-limiter aggregate` is one; start it within a day of the usage."
+    "No usage found, and it seems that nothing counts it: on DynamoDB a reader of the table's\n"
+    "stream does, and none has left a checkpoint here.\n"
+    "Hint: `zae-limiter aggregate` is one; start it within a day of the usage.\n"
+    "A Lambda leaves no checkpoint."
 )
 
 

@@ -13,7 +13,7 @@ _KEY_FORMAT = {"hourly": "%Y-%m-%dT%H:00:00Z", "daily": "%Y-%m-%d", "monthly": "
 
 def iso(moment: datetime) -> str:
     """Return a moment as `YYYY-MM-DDTHH:MM:SSZ`."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"{moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
 
 
 def iso_ms(at_ms: int) -> str:

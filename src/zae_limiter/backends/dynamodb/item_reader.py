@@ -72,5 +72,5 @@ def decode_record(item: Item, decode: Callable[[ItemReader], T]) -> T:
     """Decode an item, or raise an error that names it."""
     try:
         return decode(ItemReader(item))
-    except (TypeError, ValueError, ValidationError) as error:
+    except (ArithmeticError, TypeError, ValueError, ValidationError) as error:
         raise StoredDataError(record_name(item), str(error)) from error

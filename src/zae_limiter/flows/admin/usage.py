@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ...core.exceptions import ValidationError
@@ -55,9 +55,12 @@ def _time(field: str, moment: datetime | str | None) -> str | None:
         return None
     try:
         found = moment if isinstance(moment, datetime) else parse_iso(moment)
-    except (TypeError, ValueError) as error:
+        if field == "start_time" and found.microsecond:
+            # A window that starts with the second has started before.
+            found += timedelta(seconds=1)
+        return iso(found if found.tzinfo else found.replace(tzinfo=UTC))
+    except (OverflowError, TypeError, ValueError) as error:
         raise ValidationError(field, moment, "must be an ISO 8601 time") from error
-    return iso(found if found.tzinfo else found.replace(tzinfo=UTC))
 
 
 async def get_usage_snapshots(
