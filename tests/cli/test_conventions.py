@@ -60,13 +60,16 @@ REGISTRY = [
 ]
 # Commands about stacks, and commands that are about no store.
 STACKS = ["delete", "deploy", "list", "status", "upgrade"]
-STORELESS = ["cfn-template", "demo", "lambda-export"]
+LOCAL = ["local down", "local env", "local logs", "local status", "local up"]
+STORELESS = ["cfn-template", "demo", "lambda-export", *LOCAL]
 # Commands that print what is stored, so that a program may want to read it.
 CHANGING_ONLY = {
     "config set",
     "entity delete",
     "entity delete-limits",
     "entity set-limits",
+    "local down",
+    "local logs",
     "namespace delete",
     "namespace purge",
     "resource delete-defaults",

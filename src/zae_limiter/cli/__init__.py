@@ -17,6 +17,7 @@ from .commands import Commands
 from .config import config
 from .demo.command import demo
 from .entity import entity
+from .local_aws.command import local
 from .migrate import migrate
 from .namespace import namespace
 from .options import examples
@@ -60,6 +61,7 @@ for command in (
     entity,
     lambda_export,
     list_stacks,
+    local,
     migrate,
     namespace,
     resource,
