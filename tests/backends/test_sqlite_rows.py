@@ -59,17 +59,16 @@ READS: dict[str, Callable[[SqliteStore], Awaitable[object]]] = {
     "buckets": lambda store: store.buckets.read([ADDRESS]),
     "configs": lambda store: store.configs.read("ns", [SLOT]),
     "entities": lambda store: store.entities.read("ns", "user-1"),
-    "audit": lambda store: store.audit.read("ns", "user-1", 10, None),
     "namespaces": lambda store: store.namespaces.read_id("ns"),
 }
 KEYS = {
     "buckets": "buckets('ns', 'user-1', 'gpt-4', 0)",
     "configs": "configs('ns', 'user-1', 'gpt-4')",
     "entities": "entities('ns', 'user-1')",
-    "audit": "audit('ns', 'user-1', '01HF')",
     "namespaces": "namespaces('ns',)",
 }
 RATE = '["rpd",2,3,4]'
+STORED_LIMIT = '{"name":"rpd","capacity":5,"refill_amount":5,"refill_period_seconds":86400}'
 
 
 def shape(rate: str = RATE, shard: str = "0,1", dormant: str = "[]") -> str:
@@ -86,6 +85,8 @@ SPOILED = [
     ("buckets", "state", "1 0 1 5 6 7 8"),
     ("buckets", "state", "1 0 1.5 5 6"),
     ("buckets", "state", "1 0 1 5  6"),
+    ("buckets", "state", f"1 0 -1{'0' * 400} 5 6"),
+    ("buckets", "state", f"1 0 1 1{'0' * 400} 6"),
     ("buckets", "recent", b"op"),
     ("buckets", "shape", "not json"),
     ("buckets", "shape", b"[]"),
@@ -96,13 +97,23 @@ SPOILED = [
     ("buckets", "shape", shape(rate='["rpd",2,0,4]')),
     ("buckets", "shape", shape(rate='["rpd","2",3,4]')),
     ("buckets", "shape", shape(rate="[1,2,3,4]")),
+    ("buckets", "shape", shape(rate=f'["rpd",2,1{"0" * 400},4]')),
+    ("buckets", "shape", shape(rate=f"{RATE},{RATE}")),
     ("buckets", "shape", shape(shard="1,1")),
     ("buckets", "shape", shape(shard="0,64")),
     ("buckets", "shape", shape(shard='"0",1')),
     ("buckets", "shape", shape(dormant="[1]")),
     ("buckets", "usage_hour_ms", "today"),
+    ("buckets", "usage_hour_ms", 10**18),
+    ("buckets", "usage_hour_ms", -(10**18)),
     ("buckets", "usage_counted", b"[0,{}]"),
     ("buckets", "look_at_s", "tomorrow"),
+    ("configs", "limits", ""),
+    ("configs", "limits", "[]"),
+    ("configs", "limits", "{}"),
+    ("configs", "limits", '""'),
+    ("configs", "limits", f"[{STORED_LIMIT},{STORED_LIMIT}]"),
+    ("configs", "limits", f'[{STORED_LIMIT[:-1]},"soft":true}}]'),
     ("configs", "limits", '[{"name":"rpd"}]'),
     ("configs", "limits", '[{"name":"a b","capacity":1,"refill_amount":1}]'),
     (
@@ -112,10 +123,10 @@ SPOILED = [
     ),
     ("configs", "on_unavailable", "maybe"),
     ("configs", "config_version", "one"),
+    ("configs", "config_version", float("inf")),
     ("entities", "metadata", "[1]"),
     ("entities", "metadata", "null"),
     ("entities", "version", "one"),
-    ("audit", "details", "7"),
     ("namespaces", "status", b"active"),
 ]
 
@@ -149,7 +160,7 @@ def test_a_row_whose_usage_cannot_be_read_is_named(tmp_path: Path, counted: str)
         assert taken(store) == 0
 
 
-@pytest.mark.parametrize("counts", ["[1]", "[null,{}]"])
+@pytest.mark.parametrize("counts", ["[1]", "[null,{}]", f'[1,{{"rpd":1{"0" * 400}}}]'])
 def test_an_hour_of_usage_that_cannot_be_read_is_left_out(tmp_path: Path, counts: str) -> None:
     path = tmp_path / "limits.db"
     with opened(path) as store:
@@ -159,6 +170,46 @@ def test_an_hour_of_usage_that_cannot_be_read_is_left_out(tmp_path: Path, counts
             StoredDataWarning, match=r"usage\('ns', 'user-1', 'gpt-4', 1699999200000\)"
         ):
             run(store.usage.read("ns", QUERY, 10, None))
+
+
+@pytest.mark.parametrize("hour", ["today", float("inf"), 10**18])
+def test_usage_of_no_hour_is_left_out(tmp_path: Path, hour: object) -> None:
+    path = tmp_path / "limits.db"
+    with opened(path) as store:
+        fill(store)
+        spoil(path, "usage", "hour_ms", hour)
+        with pytest.warns(StoredDataWarning, match="usage"):
+            assert len(hours(store)) == 1
+
+
+@pytest.mark.parametrize("version", ["one", float("inf"), 2**63 - 1, -1])
+def test_a_damaged_config_version_is_mended_by_the_next_change(
+    tmp_path: Path, version: object
+) -> None:
+    path, config = tmp_path / "limits.db", LimiterConfig((Limit.per_day("rpd", 7),))
+    with opened(path) as store:
+        fill(store)
+        spoil(path, "configs", "config_version", version)
+        assert run(store.configs.write("ns", SLOT, config, EVENT)) == 1
+        assert run(store.configs.read("ns", [SLOT])).configs == {SLOT: config}
+
+
+def test_lists_leave_out_rows_that_cannot_be_read(tmp_path: Path) -> None:
+    path, record = tmp_path / "limits.db", NamespaceRecord("a", "ns-a", "2023-11-14T22:13:20Z")
+    with opened(path) as store:
+        run(store.entities.create("ns", Entity("child", parent_id="user-1"), EVENT))
+        run(store.namespaces.register(record))
+        spoil(path, "entities", "version", "one")
+        spoil(path, "audit", "details", "7")
+        spoil(path, "namespaces", "created_at", b"now")
+        run(store.entities.create("ns", Entity("other", parent_id="user-1"), EVENT))
+        with pytest.warns(StoredDataWarning, match=r"entities\('ns', 'child'\)"):
+            children = run(store.entities.children("ns", "user-1"))
+        with pytest.warns(StoredDataWarning, match=r"audit\('ns', 'user-1', '01HF'\)"):
+            assert run(store.audit.read("ns", "user-1", 10, None)) == [EVENT]
+        with pytest.warns(StoredDataWarning, match="ns-a"):
+            assert run(store.namespaces.active()) == []
+        assert [child.id for child in children] == ["other"]
 
 
 def test_a_bucket_that_cannot_be_read_is_left_as_it_is(tmp_path: Path) -> None:

@@ -309,6 +309,7 @@ def test_a_record_that_was_never_counted_is_not_counted_down(configs: Configs) -
         ({"l_rpm_ra": 0}, "refill_amount must be positive"),
         ({"l_9_cp": 1, "l_9_ra": 1, "l_9_rp": 1}, "must start with a letter"),
         ({"config_version": "x"}, "config_version is 'x'"),
+        ({"config_version": 10**37}, "config_version is 1000+, which is out of all bounds"),
         ({"on_unavailable": "maybe"}, "'maybe' is not a valid OnUnavailable"),
         ({"auto_update": "yes"}, "auto_update is 'yes', not true or false"),
     ],
@@ -321,6 +322,15 @@ def test_a_record_that_cannot_be_read_is_named(
     with pytest.raises(StoredDataError, match=reason) as raised:
         configs.read(OWN)
     assert raised.value.record == " ".join(ENTITY_CONFIG)
+
+
+def test_a_version_that_is_null_is_mended_by_the_next_change(configs: Configs) -> None:
+    configs.put(**written_by_others(config_version=None))
+    assert configs.read(OWN) == LimiterConfig((RPM,))
+    assert [configs.write(OWN, TPM), configs.write(OWN, RPM)] == [1, 2]
+    configs.put(**written_by_others(config_version=None))
+    assert configs.delete(OWN)
+    assert configs.read(OWN) is None
 
 
 def test_a_broken_record_can_be_set_anew_and_deleted(configs: Configs) -> None:

@@ -142,6 +142,7 @@ def test_metadata_of_another_client_is_read_whatever_its_values(
         ({"metadata": "x"}, "metadata is 'x', not a map"),
         ({"cascade": "yes"}, "cascade is 'yes'"),
         ({"version": "1"}, "version is '1'"),
+        ({"version": 10**37}, "version is 1000+, which is out of all bounds"),
     ],
     ids=str,
 )

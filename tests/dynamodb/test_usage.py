@@ -241,6 +241,7 @@ def test_a_snapshot_that_is_gone_is_left_out(
         ({"window_start": "yesterday"}, "Invalid isoformat string"),
         ({"window_start": "9999-12-31T23:00:00Z"}, "out of range"),
         ({"total_events": None}, "total_events is None"),
+        ({"window_start": "9999-12-31T23:00:00Z"}, "date value out of range"),
     ],
     ids=str,
 )

@@ -8,6 +8,8 @@ from typing import Literal, get_args
 WindowType = Literal["hourly", "daily", "monthly"]
 WINDOW_TYPES: tuple[WindowType, ...] = get_args(WindowType)
 HOUR_MS = 3_600_000
+# Later hours have a month whose end no date can tell.
+LAST_HOUR_MS = int(datetime(9999, 11, 30, 23, tzinfo=UTC).timestamp()) * 1000
 _KEY_FORMAT = {"hourly": "%Y-%m-%dT%H:00:00Z", "daily": "%Y-%m-%d", "monthly": "%Y-%m"}
 
 

@@ -125,7 +125,8 @@ class Entities(Protocol):
         """
 
     async def children(self, namespace_id: str, parent_id: str) -> list[Entity]:
-        """Return the entities with this parent, sorted by id."""
+        """Return the entities with this parent, sorted by id. An entity that cannot be read is left
+        out, and a `StoredDataWarning` names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +153,8 @@ class Namespaces(Protocol):
         """Return the namespace of this id, whatever its status."""
 
     async def active(self) -> list[NamespaceRecord]:
-        """Return all active namespaces, sorted by name."""
+        """Return all active namespaces, sorted by name. A record that cannot be read is left out,
+        and a `StoredDataWarning` names it."""
 
     async def orphans(self) -> list[NamespaceRecord]:
         """Return the namespaces that were deleted and not yet purged."""
@@ -176,7 +178,8 @@ class Audit(Protocol):
     async def read(
         self, namespace_id: str, entity_id: str, limit: int, start_event_id: str | None
     ) -> list[AuditEvent]:
-        """Return audit events, newest first, older than `start_event_id` if given."""
+        """Return audit events, newest first, older than `start_event_id` if given. An event that
+        cannot be read is left out, and a `StoredDataWarning` names it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...core.audit import AuditEvent
 from ...local.bounded import Bounded
+from ..damage import readable
 from .codec import decode_event_item, encode_event_item
 from .expressions import Field
 from .item_reader import ItemReader
@@ -13,6 +14,7 @@ from .table import Action, Table
 
 DEFAULT_RETENTION_DAYS = 90
 _DAY_S = 86_400
+_MAX_DAYS = 36_500
 _REMEMBERED_MS = 60_000
 _MAX_REMEMBERED = 1000
 _RETENTION = Field("audit_retention_days")
@@ -37,7 +39,7 @@ class DynamoAudit:
             )
         # One more than wanted: the event to start after may be among those found.
         items = await read_pages(self._table, query, limit + 1)
-        events = [decode_event_item(item) for item in items]
+        events = readable(decode_event_item, items)
         return [event for event in events if event.event_id != start_event_id][:limit]
 
 
@@ -62,7 +64,7 @@ class Recorder:
             return known[1]
         item = await self._table.get(key(pk_system(namespace_id), sk_config()))
         stored = ItemReader(item or {}).value(_RETENTION)
-        days = stored if type(stored) is int and stored > 0 else DEFAULT_RETENTION_DAYS
+        days = stored if type(stored) is int and 0 < stored <= _MAX_DAYS else DEFAULT_RETENTION_DAYS
         self._retention.put(namespace_id, (now_ms + _REMEMBERED_MS, days))
         return days
 

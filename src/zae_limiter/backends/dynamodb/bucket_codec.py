@@ -14,6 +14,7 @@ from ...core.bucket import Bucket, BucketAddress, Cell
 from ...core.exceptions import StoredDataError
 from ...core.rates import Rate, rate_of
 from ...core.shards import MAX_SHARDS
+from ..damage import MAX_STORED_NUMBER, check_stored_numbers
 from . import schema
 from .bucket_attributes import (
     ACQUIRES,
@@ -106,7 +107,7 @@ _KINDS: dict[str, str] = {
     CASCADE: "BOOL",
     **dict.fromkeys(OPERATIONS, "S"),
 }
-_KIND_NAMES = {"N": "a whole number", "S": "text", "BOOL": "true or false"}
+_KIND_NAMES = {"N": "a whole number of at most 30 digits", "S": "text", "BOOL": "true or false"}
 
 
 def _misfit(item: Item) -> str | None:
@@ -122,10 +123,9 @@ def _is_of(kind: str, value: Mapping[str, Any]) -> bool:
     if kind != "N":
         return kind in value
     try:
-        int(value["N"])
+        return abs(int(value["N"])) <= MAX_STORED_NUMBER
     except (KeyError, ValueError):
         return False
-    return True
 
 
 # Plain text: a dictionary finds it faster than a `Field`, and every acquire passes here.
@@ -152,9 +152,12 @@ def _decode(address: BucketAddress, item: Item) -> Bucket:
     if shard_count not in _SHARD_COUNTS or address.shard >= shard_count:
         raise ValueError(f"there is no shard {address.shard} of {shard_count}")
     cells = _decode_cells(item)
+    refilled_at_ms = int(item[_RF]["N"])
+    if not -MAX_STORED_NUMBER <= refilled_at_ms <= MAX_STORED_NUMBER:
+        check_stored_numbers([refilled_at_ms])
     return Bucket(
         cells,
-        refilled_at_ms=int(item[_RF]["N"]),
+        refilled_at_ms=refilled_at_ms,
         fingerprint=item[_CV]["S"] if _CV in item else "",
         recent=tuple([item[o]["S"] for o in _OPERATIONS if o in item and item[o]["S"]]),
         acquires=int(item[_AC]["N"]) if _AC in item else 0,
@@ -179,7 +182,10 @@ def _decode_cells(item: Item) -> dict[str, Cell]:
             raise ValueError(f"{name} never refills: {ra} is {amount}, {rp} is {period}")
         consumed = int(item[tc]["N"]) if tc else 0
         remainder = int(item[rm]["N"]) if rm else 0
-        cells[name] = Cell(int(item[tk]["N"]), rate, consumed, remainder)
+        numbers = (int(item[tk]["N"]), consumed, remainder)
+        if max(numbers) > MAX_STORED_NUMBER or min(numbers) < -MAX_STORED_NUMBER:
+            check_stored_numbers(numbers)
+        cells[name] = Cell(numbers[0], rate, consumed, remainder)
     return cells
 
 
@@ -188,6 +194,7 @@ def _decode_cells(item: Item) -> dict[str, Cell]:
 def _rate(capacity_milli: str, amount_milli: str, period_ms: str) -> Rate | None:
     """Return the rate of a limit, or None if it never refills."""
     rate = rate_of(int(capacity_milli), int(amount_milli), int(period_ms))
+    check_stored_numbers(rate)
     return rate if rate.amount_milli > 0 and rate.period_ms > 0 else None
 
 

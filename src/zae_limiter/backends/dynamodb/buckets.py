@@ -9,7 +9,7 @@ from typing import Any
 from ...core.bucket import Bucket, BucketAddress
 from ...core.exceptions import StorageUnavailable, StoredDataError
 from ...core.writes import ABSENT, UNSEEN, Absent, Adjust, Create, Granted, Outcome, Refused, Write
-from ..damage import leave_out
+from ..damage import readable
 from . import schema
 from .bucket_codec import address_of, bucket_key, decode_bucket_item
 from .bucket_writes import ALL_NEW, Change, applicable, change, creation
@@ -127,7 +127,7 @@ class DynamoBuckets:
 
     async def read(self, addresses: Sequence[BucketAddress]) -> dict[BucketAddress, Bucket]:
         keys = [bucket_key(address) for address in addresses]
-        found = _decoded(await self._table.batch_get(keys, consistent=True))
+        found = dict(map(_addressed, await self._table.batch_get(keys, consistent=True)))
         if self.older is not None:
             for address in addresses:
                 old = None if address in found or address.shard else await self.older.look(address)
@@ -150,24 +150,13 @@ class DynamoBuckets:
         """Return the items of an index, which itself has only their keys."""
         entries = await read_pages(self._table, Query(pk, prefix, index=index))
         keys = [{"PK": entry["PK"], "SK": entry["SK"]} for entry in entries]
-        found = _readable(await self._table.batch_get(keys, consistent=True))
-        return dict(sorted(found.items()))
+        items = await self._table.batch_get(keys, consistent=True)
+        return dict(sorted(readable(_addressed, items)))
 
 
-def _decoded(items: Sequence[Item]) -> dict[BucketAddress, Bucket]:
-    addressed = ((_address(item), item) for item in items)
-    return {address: decode_bucket_item(address, item) for address, item in addressed}
-
-
-def _readable(items: Sequence[Item]) -> dict[BucketAddress, Bucket]:
-    """Return the items that can be read."""
-    found: dict[BucketAddress, Bucket] = {}
-    for item in items:
-        try:
-            found |= _decoded([item])
-        except StoredDataError as error:
-            leave_out(error)
-    return found
+def _addressed(item: Item) -> tuple[BucketAddress, Bucket]:
+    address = _address(item)
+    return address, decode_bucket_item(address, item)
 
 
 def _address(item: Item) -> BucketAddress:

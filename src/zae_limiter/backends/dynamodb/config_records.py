@@ -132,16 +132,24 @@ def setting(stored: StoredConfig, change: LimiterConfig) -> Iterator[Term]:
     if change.limits is not None:
         for name in _stale(stored.item or {}, {limit.name for limit in change.limits}):
             yield Field(name).remove()
-    yield _VERSION.add(stored.version + 1 - (_version(stored.item) or 0))
+    if _is_null(stored.item):
+        yield _VERSION.set(stored.version + 1)
+    else:
+        yield _VERSION.add(stored.version + 1 - (_version(stored.item) or 0))
 
 
 def _unchanged(item: Item | None) -> Sequence[Term]:
     version = _version(item)
     if item is None:
         return IS_NEW
-    if version is None:
-        return PK.exists(), _VERSION.is_absent()
-    return (_VERSION.equals(version),)
+    if version is not None or _is_null(item):
+        return (_VERSION.equals(version),)
+    return PK.exists(), _VERSION.is_absent()
+
+
+def _is_null(item: Item | None) -> bool:
+    """Return whether there is a version that is null, to which nothing can be added."""
+    return item is not None and _VERSION in item and _version(item) is None
 
 
 def _version(item: Item | None) -> int | None:

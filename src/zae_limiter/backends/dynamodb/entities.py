@@ -9,6 +9,7 @@ from functools import partial
 
 from ...core.audit import AuditEvent
 from ...core.models import Entity
+from ..damage import readable
 from .audit import Recorder
 from .codec import decode_entity_item, encode_entity_item, storable_map
 from .contention import halfway, race, won
@@ -107,7 +108,7 @@ class DynamoEntities:
 
     async def children(self, namespace_id: str, parent_id: str) -> list[Entity]:
         query = Query(gsi1_pk_parent(namespace_id, parent_id), index="GSI1")
-        return [decode_entity_item(item) for item in await read_pages(self._table, query)]
+        return list(readable(decode_entity_item, await read_pages(self._table, query)))
 
     async def _own_items(self, namespace_id: str, entity_id: str, prefix: str = "") -> list[Item]:
         attributes = ("PK", "SK", "GSI3PK")

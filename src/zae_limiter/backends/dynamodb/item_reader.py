@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any, TypeVar
 
 from ...core.exceptions import StoredDataError, ValidationError
+from ..damage import MAX_STORED_NUMBER
 from .wire.values import Item, from_attribute
 
 T = TypeVar("T")
@@ -36,6 +37,8 @@ class ItemReader:
         value = self.value(name)
         if type(value) is not int:
             raise ValueError(f"{name} is {value!r}, not a whole number")
+        if not -MAX_STORED_NUMBER <= value <= MAX_STORED_NUMBER:
+            raise ValueError(f"{name} is {value}, which is out of all bounds")
         return value
 
     def number(self, name: str) -> int | Decimal:
@@ -72,5 +75,5 @@ def decode_record(item: Item, decode: Callable[[ItemReader], T]) -> T:
     """Decode an item, or raise an error that names it."""
     try:
         return decode(ItemReader(item))
-    except (ArithmeticError, TypeError, ValueError, ValidationError) as error:
+    except (ArithmeticError, LookupError, TypeError, ValueError, ValidationError) as error:
         raise StoredDataError(record_name(item), str(error)) from error

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from ...core.exceptions import NamespaceStateError, StorageUnavailable
 from ...ports.repository_protocol import NamespaceRecord
+from ..damage import readable
 from .codec import decode_namespace_item, encode_namespace_item
 from .contention import halfway, race, won
 from .expressions import IS_NEW, Field
@@ -95,7 +96,7 @@ class DynamoNamespaces:
 
     async def _records(self, prefix: str) -> list[NamespaceRecord]:
         items = await read_pages(self._table, Query(_REGISTRY, prefix))
-        records = [decode_namespace_item(item) for item in items]
+        records = readable(decode_namespace_item, items)
         return sorted(records, key=lambda record: (record.name, record.namespace_id))
 
     def _naming(self, record: NamespaceRecord) -> Action:

@@ -15,7 +15,7 @@ from ...core.exceptions import StorageUnavailable, StoredDataError, ValidationEr
 from ...core.models import UsageSnapshot
 from ...core.usage import UsageAddition
 from ...ports.repository_protocol import UsageQuery
-from ..damage import leave_out
+from ..damage import readable
 from .codec import decode_snapshot_item
 from .contention import race
 from .item_reader import record_name
@@ -170,13 +170,9 @@ def _matches(snapshot: UsageSnapshot, query: UsageQuery) -> bool:
 
 def _readable(items: Iterable[Item]) -> list[_Found]:
     """All that are not damaged."""
-    found: list[_Found] = []
-    for item in items:
-        try:
-            found.append(_Found(_position_of(item), decode_snapshot_item(item)))
-        except StoredDataError as error:
-            leave_out(error)
-    return found
+    return list(
+        readable(lambda item: _Found(_position_of(item), decode_snapshot_item(item)), items)
+    )
 
 
 def _position_of(item: Item) -> str:

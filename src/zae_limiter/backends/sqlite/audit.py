@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
+from functools import partial
 
 from ...core.audit import AuditEvent
+from ..damage import readable
 from .codec import decode_event_row, encode_event_row
 from .connection import Connection
 
@@ -29,7 +31,7 @@ class SqliteAudit:
         before = _AFTER_ALL if start_event_id is None else start_event_id
         wanted = (namespace_id, entity_id, before, limit)
         rows = await self._connection.read(lambda db: db.execute(_SELECT, wanted).fetchall())
-        return [decode_event_row(namespace_id, row) for row in rows]
+        return list(readable(partial(decode_event_row, namespace_id), rows))
 
 
 def record(db: sqlite3.Connection, namespace_id: str, event: AuditEvent) -> None:

@@ -11,12 +11,13 @@ from ...core.exceptions import StoredDataError
 from ...core.usage import consumption
 from ...core.windows import hour_start_ms
 from ...core.writes import Outcome, Write
-from ..damage import leave_out
+from ..damage import readable
 from ..locked_buckets import write_all_locked, write_locked
 from .codec import (
     BUCKET_COLUMNS,
     NOTHING_COUNTED,
     BucketRow,
+    Row,
     decode_bucket_row,
     decode_usage,
     encode_counters,
@@ -108,14 +109,12 @@ class _BucketRows:
 
 def _buckets(db: sqlite3.Connection, select: str, *key: str) -> dict[BucketAddress, Bucket]:
     """Return the buckets that can be read."""
-    found = {}
-    for namespace_id, entity_id, resource, shard, *row in db.execute(select, key):
-        address = BucketAddress(namespace_id, entity_id, resource, shard)
-        try:
-            found[address] = decode_bucket_row(address, row).bucket
-        except StoredDataError as error:
-            leave_out(error)
-    return found
+    return dict(readable(_addressed, db.execute(select, key)))
+
+
+def _addressed(row: Row) -> tuple[BucketAddress, Bucket]:
+    address = BucketAddress(*row[:4])
+    return address, decode_bucket_row(address, row[4:]).bucket
 
 
 def _count(

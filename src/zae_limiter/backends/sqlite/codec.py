@@ -10,13 +10,15 @@ from typing import Any, NamedTuple, TypeVar
 from ...core.audit import AuditEvent
 from ...core.bucket import Bucket, BucketAddress, Cell
 from ...core.exceptions import StoredDataError, ValidationError
-from ...core.limit import Limit
+from ...core.limit import Limit, validate_limits
 from ...core.models import Entity, LimiterConfig, OnUnavailable
 from ...core.rates import Rate, rate_of
 from ...core.shards import MAX_SHARDS
 from ...core.usage import UsageCounts
 from ...core.validation import WCU
+from ...core.windows import LAST_HOUR_MS
 from ...ports.repository_protocol import NamespaceRecord
+from ..damage import MAX_STORED_NUMBER, check_stored_numbers
 
 T = TypeVar("T")
 Row = Sequence[Any]
@@ -139,7 +141,9 @@ def _item(row: Row) -> BucketRow:
     if not (type(state) is type(recent) is type(shape_text) is type(counted) is str):
         raise TypeError(f"{row!r} is not all text")
     shape = _decode_shape(shape_text)
-    refilled_at_ms, acquires, *amounts = map(int, state.split(" "))
+    refilled_at_ms, acquires, *amounts = numbers = list(map(int, state.split(" ")))
+    if max(numbers) > MAX_STORED_NUMBER or min(numbers) < -MAX_STORED_NUMBER:
+        check_stored_numbers(numbers)
     # Three numbers for each limit. One more number is the end of the lifetime.
     expires_at_s = amounts.pop() if len(amounts) % 3 else None
     bucket = Bucket(
@@ -155,7 +159,7 @@ def _item(row: Row) -> BucketRow:
         cascade=shape.cascade,
         dormant=shape.dormant,
     )
-    return BucketRow(bucket, shape, _integer(hour_ms), counted, _maybe_integer(look_at_s))
+    return BucketRow(bucket, shape, _hour(hour_ms), counted, _maybe_integer(look_at_s))
 
 
 def _cells(rates: Rates, amounts: list[int]) -> dict[str, Cell]:
@@ -198,8 +202,11 @@ def _decode_shape(text: str) -> Shape:
     rates, fingerprint, shard, shard_count, parent_id, cascade, dormant = json.loads(text)
     if not 0 <= _integer(shard) < _integer(shard_count) <= MAX_SHARDS:
         raise ValueError(f"no shard {shard} of {shard_count}")
+    named = tuple(_rate(*rate) for rate in rates)
+    if len(dict(named)) < len(named):
+        raise ValueError("a limit occurs twice")
     return Shape(
-        tuple(_rate(*rate) for rate in rates),
+        named,
         _text(fingerprint),
         shard,
         shard_count,
@@ -212,7 +219,8 @@ def _decode_shape(text: str) -> Shape:
 def _rate(name: str, capacity_milli: int, amount_milli: int, period_ms: int) -> tuple[str, Rate]:
     if _integer(amount_milli) <= 0 or _integer(period_ms) <= 0:
         raise ValueError(f"a limit refills by {amount_milli}/{period_ms}")
-    return _text(name), rate_of(_integer(capacity_milli), amount_milli, period_ms)
+    check_stored_numbers((_integer(capacity_milli), amount_milli, period_ms))
+    return _text(name), rate_of(capacity_milli, amount_milli, period_ms)
 
 
 def encode_counts(counts: UsageCounts) -> str:
@@ -221,13 +229,21 @@ def encode_counts(counts: UsageCounts) -> str:
 
 
 def decode_counts(key: tuple[str, str, str, int], row: Row) -> UsageCounts:
-    """Decode the column `counts`."""
-    return read_row("usage", key, _counts, row)
+    """Decode the column `counts`; the last part of the key is the hour."""
+    return read_row("usage", key, _counts_of_hour, (key[-1], *row))
+
+
+def _counts_of_hour(row: Row) -> UsageCounts:
+    hour_ms, *counts = row
+    _hour(hour_ms)
+    return _counts(counts)
 
 
 def _counts(row: Row) -> UsageCounts:
     events, consumed_milli = json.loads(_text(row[0]))
-    return UsageCounts(_amounts(consumed_milli), _integer(events))
+    counts = UsageCounts(_amounts(consumed_milli), _integer(events))
+    check_stored_numbers((counts.events, *counts.consumed_milli.values()))
+    return counts
 
 
 def encode_limits_column(limits: tuple[Limit, ...] | None) -> str | None:
@@ -243,12 +259,20 @@ def decode_config_row(key: tuple[str, str, str], row: Row) -> LimiterConfig:
 def _config(row: Row) -> LimiterConfig:
     limits, on_unavailable, auto_update, strict_version, config_version = row
     return LimiterConfig(
-        None if limits is None else tuple(map(Limit.from_dict, json.loads(_text(limits)))),
+        None if limits is None else _limits(limits),
         None if on_unavailable is None else OnUnavailable(on_unavailable).value,
         _maybe_flag(auto_update),
         _maybe_flag(strict_version),
         _integer(config_version),
     )
+
+
+def _limits(column: object) -> tuple[Limit, ...]:
+    stored = json.loads(_text(column))
+    limits = [Limit.from_dict(fields) for fields in stored]
+    if [limit.to_dict() for limit in limits] != stored:
+        raise ValueError(f"{stored!r} is not a list of limits")
+    return validate_limits(limits)
 
 
 def encode_entity_row(entity: Entity) -> tuple[object, ...]:
@@ -362,6 +386,13 @@ def _integer(value: object) -> int:
     if type(value) is not int:
         raise TypeError(f"{value!r} is not an integer")
     return value
+
+
+def _hour(value: object) -> int:
+    hour_ms = _integer(value)
+    if not 0 <= hour_ms <= LAST_HOUR_MS:
+        raise ValueError(f"{hour_ms} is no hour")
+    return hour_ms
 
 
 def _maybe_integer(value: object) -> int | None:

@@ -42,7 +42,10 @@ _UPSERT = """
         on_unavailable = coalesce(excluded.on_unavailable, on_unavailable),
         auto_update = coalesce(excluded.auto_update, auto_update),
         strict_version = coalesce(excluded.strict_version, strict_version),
-        config_version = config_version + 1
+        config_version = CASE
+            WHEN typeof(config_version) = 'integer' AND config_version BETWEEN 0 AND 1 << 60
+            THEN config_version + 1 ELSE 1
+        END
 """
 _SELECT_VERSION = f"SELECT config_version FROM configs WHERE {_KEY}"
 _FORGET = f"""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
+from functools import partial
 
 from ...core.audit import AuditEvent
 from ...core.models import Entity
+from ..damage import readable
 from .audit import record
 from .codec import decode_entity_row, encode_entity_row, encode_metadata_column
 from .connection import Connection
@@ -76,7 +78,7 @@ class SqliteEntities:
     async def children(self, namespace_id: str, parent_id: str) -> list[Entity]:
         key = (namespace_id, parent_id)
         rows = await self._connection.read(lambda db: db.execute(_SELECT_CHILDREN, key).fetchall())
-        return [decode_entity_row(namespace_id, row) for row in rows]
+        return list(readable(partial(decode_entity_row, namespace_id), rows))
 
 
 def read_entity(db: sqlite3.Connection, namespace_id: str, entity_id: str) -> Entity | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 
 from ...ports.repository_protocol import NamespaceRecord
+from ..damage import readable
 from ..states import still_active
 from .codec import decode_namespace_row, encode_namespace_row
 from .connection import Connection
@@ -113,8 +114,9 @@ def _begin_purge(db: sqlite3.Connection, namespace_id: str) -> None:
 
 
 def _one(db: sqlite3.Connection, select: str, key: str) -> NamespaceRecord | None:
-    return next(iter(_all(db, select, key)), None)
+    row = db.execute(select, (key,)).fetchone()
+    return None if row is None else decode_namespace_row(row)
 
 
-def _all(db: sqlite3.Connection, select: str, *key: str) -> list[NamespaceRecord]:
-    return [decode_namespace_row(row) for row in db.execute(select, key)]
+def _all(db: sqlite3.Connection, select: str) -> list[NamespaceRecord]:
+    return list(readable(decode_namespace_row, db.execute(select)))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from functools import partial
 
 from ...core.bucket import BucketAddress
-from ...core.exceptions import StoredDataError
 from ...core.models import UsageSnapshot
 from ...core.usage import UsageCounts, UsageHour, snapshots
 from ...ports.repository_protocol import UsageQuery
-from ..damage import leave_out
+from ..damage import readable
 from ..paging import page_snapshots
 from .codec import (
     BUCKET_COLUMNS,
@@ -77,11 +77,9 @@ def _hours(db: sqlite3.Connection, namespace_id: str, query: UsageQuery) -> Iter
     cannot be read is left out."""
     where, values = _where(namespace_id, query.entity_id, query.resource)
     for statement, decode in ((_SELECT_FLUSHED, _flushed), (_SELECT_CURRENT, _current)):
-        for row in db.execute(f"{statement} WHERE {where}", values):
-            try:
-                yield decode(namespace_id, row)
-            except StoredDataError as error:
-                leave_out(error)
+        yield from readable(
+            partial(decode, namespace_id), db.execute(f"{statement} WHERE {where}", values)
+        )
 
 
 def _flushed(namespace_id: str, row: Row) -> UsageHour:
