@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Self
 
 from .core.exceptions import ValidationError
 from .core.models import OnUnavailableAction
 from .core.validation import validate_namespace
-from .naming import DEFAULT_NAMESPACE
+from .deployed import deploy_stack
+from .infra.options import StackOptions
+from .naming import DEFAULT_NAMESPACE, resolve_stack_name
+from .stack_steps import StackSteps
 
 
 @dataclass(slots=True)
@@ -20,11 +25,24 @@ class _Choices:
     on_unavailable: OnUnavailableAction | None = None
 
 
-class BuilderSteps:
+class BuilderSteps(StackSteps):
     """A builder takes its steps in any order; each step returns the builder."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._choices = _Choices()
+
+    def _deployment(self) -> Callable[[], None] | None:
+        """Return the call that deploys the stack, if a step asks for that. It blocks."""
+        if not self._stack_options:
+            return None
+        options, chosen = StackOptions(**self._stack_options), self._choices.arguments
+        if chosen.get("url"):
+            raise ValidationError("url", chosen["url"], "names no stack to deploy")
+        stack = resolve_stack_name(chosen.get("stack"))
+        return partial(
+            deploy_stack, stack, chosen.get("region"), chosen.get("endpoint_url"), options
+        )
 
     def _with(self, **arguments: Any) -> Self:
         self._choices.arguments |= arguments
@@ -51,7 +69,7 @@ class BuilderSteps:
         return self._with(create=value)
 
     def auto_update(self, value: bool = True) -> Self:
-        """Choose whether a deployed Lambda that is older than the client may stay in use."""
+        """Choose whether a deployed Lambda that is older than the client is updated."""
         return self._with(auto_update=value)
 
     def transport(self, name: str) -> Self:

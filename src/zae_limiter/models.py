@@ -1,6 +1,7 @@
 """The records that users see, for imports by path."""
 
 from .core.audit import AuditAction, AuditEvent
+from .core.deployed import LimiterInfo, Status
 from .core.limit import BucketState, Limit, LimitName
 from .core.models import (
     BackendCapabilities,
@@ -17,6 +18,7 @@ from .core.models import (
     UsageSummary,
 )
 from .core.validation import validate_identifier, validate_resource
+from .infra.options import StackOptions
 
 __all__ = [
     "AuditAction",
@@ -31,9 +33,12 @@ __all__ = [
     "LimitName",
     "LimitStatus",
     "LimiterConfig",
+    "LimiterInfo",
     "OnUnavailable",
     "OnUnavailableAction",
     "ResourceCapacity",
+    "StackOptions",
+    "Status",
     "UsageSnapshot",
     "UsageSummary",
     "validate_identifier",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,14 +11,15 @@ from typing import Any, TypedDict, cast
 from .backends.dynamodb.url import dynamodb_url
 from .backends.store_url import OpenRequest, StoreUrl
 from .backends.urls import parse_url
-from .core.exceptions import ValidationError
+from .core.exceptions import InfrastructureError, ValidationError
+from .deployed import update_lambda
 from .flows.acquire.refusal_cache import (
     DEFAULT_REFUSAL_TTL_SECONDS,
     MAX_REMEMBERED,
     RefusalCache,
 )
 from .flows.admin import namespaces
-from .flows.admin.versions import check_versions
+from .flows.admin.versions import check_versions, record_lambda
 from .flows.config.cache import ConfigCache
 from .flows.scope import (
     DEFAULT_TTL_MULTIPLIER,
@@ -37,6 +39,7 @@ from .ports.repository_protocol import (
     ShowsBuckets,
 )
 
+logger = logging.getLogger("zae_limiter")
 MAX_TTL_MULTIPLIER = 1_000_000
 _MOST_REFUSALS = 1_000_000
 # The names that PyPI's zae-limiter 0.17 has for options, and ours.
@@ -189,11 +192,24 @@ async def open_scope(
         store = await opening.store.open(io, request)
         record = await _namespace(opening, store, io, create=create)
         scope = first_scope(opening, store, io, record)
-        await check_versions(scope, options["auto_update"])
+        if await check_versions(scope, options["auto_update"]) and create:
+            await _update_lambda(scope)
     except BaseException:
         await (io.close() if store is None else close_store(store, io))
         raise
     return scope, record.name
+
+
+async def _update_lambda(scope: Scope) -> None:
+    """Update the deployed Lambda. A client that may not do so works with the older one."""
+    settings = scope.settings
+    place = (settings.stack_name, settings.region, settings.endpoint_url)
+    try:
+        await scope.io.offload(lambda: update_lambda(*place))
+    except InfrastructureError as error:
+        logger.warning("The Lambda of %s was not updated: %s", settings.stack_name, error)
+        return
+    await record_lambda(scope)
 
 
 async def _namespace(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import TracebackType
 from typing import Any, Self, Unpack
 
@@ -13,6 +14,7 @@ from .flows.admin import capacity, deployment, namespaces
 from .flows.admin import limits as stored_limits
 from .flows.admin.namespaces import register_all
 from .flows.scope import DEFAULT_TTL_MULTIPLIER, Scope
+from .infra.options import StackOptions
 from .naming import DEFAULT_NAMESPACE
 from .opening import (
     ConnectOptions,
@@ -44,7 +46,7 @@ class Repository(Records, RepositoryBase):
         name: str,
         region: str | None = None,
         endpoint_url: str | None = None,
-        stack_options: object | None = None,
+        stack_options: StackOptions | None = None,
         config_cache_ttl: float = 60,
         *,
         rejection_cache_ttl: float | None = None,
@@ -83,8 +85,9 @@ class Repository(Records, RepositoryBase):
         where the endpoint is not AWS itself. `transport` is "wire" or "botocore", for programs that
         patch or trace botocore. `connect_timeout` (2) and `read_timeout` (4) are the seconds that
         the client waits for DynamoDB; a URL can set them, too. A deployed Lambda that is older than
-        the client is reported, and with `auto_update=False` it is an error, as is any other version
-        where `strict_version` is stored; without `auto_update` the stored setting counts.
+        the client is updated with `auto_update=True`, an error with False, and reported without
+        either; the stored setting counts unless one is given. Where `strict_version` is stored, any
+        other version is an error.
 
         Configuration is cached for `config_cache_ttl` (60) seconds, and a refusal is remembered for
         `refusal_cache_ttl` (1), of at most `refusal_cache_size` (10,000) buckets;
@@ -118,8 +121,7 @@ class Repository(Records, RepositoryBase):
         return RepositoryBuilder()
 
     async def __aenter__(self) -> Self:
-        if self._stack_options is not None:
-            await drive(deployment.create_table(self.scope))
+        await self._provide()
         return self
 
     async def __aexit__(
@@ -263,11 +265,15 @@ class Repository(Records, RepositoryBase):
         await drive(deployment.delete_table(self.scope))
 
     async def ensure_infrastructure(self) -> None:
-        """Create the table, if the repository was made with stack options. Deprecated: `open` with
-        `create=True` replaces it."""
+        """Deploy the stack, if the repository was made with stack options. Deprecated: the steps of
+        `builder()` replace it."""
         warn_ensure()
-        if self._stack_options is not None:
-            await drive(deployment.create_table(self.scope))
+        await self._provide()
+
+    async def _provide(self) -> None:
+        deployment = self._stack_deployment()
+        if deployment is not None:
+            await asyncio.to_thread(deployment)
 
     async def get_version_record(self) -> dict[str, Any] | None:
         """Return the versions of the table's parts; None where no client has written them, and for
@@ -295,7 +301,11 @@ class RepositoryBuilder(BuilderSteps):
     Repository.builder().stack("s").region("r").build()`."""
 
     async def build(self) -> Repository:
-        """Open the store, register `default`, and open the namespace that was chosen."""
+        """Deploy the stack, if a step asks for that, open the store, register `default`, and open
+        the namespace that was chosen."""
+        deployment = self._deployment()
+        if deployment is not None:
+            await asyncio.to_thread(deployment)
         first = await Repository.open(DEFAULT_NAMESPACE, **self._choices.arguments)
         try:
             chosen = await first.namespace(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Self
 
 from .core.models import BackendCapabilities, CacheStats
+from .deployed import deploy_stack
 from .flows.config.cache import ConfigCache
 from .flows.scope import Scope
+from .infra.options import StackOptions
 from .local.single_flight import SingleFlight
 from .opening import check_multiplier
 from .ports.repository_protocol import NamespaceRecord
@@ -19,7 +23,7 @@ class RepositoryBase:
     scope: Scope
     _namespace_name: str
     _owns_store: bool
-    _stack_options: object | None = None
+    _stack_options: StackOptions | None = None
 
     @classmethod
     def on_scope(cls, scope: Scope, namespace_name: str, *, owns_store: bool) -> Self:
@@ -35,6 +39,14 @@ class RepositoryBase:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.stack_name!r}, namespace {self._namespace_name!r}>"
+
+    def _stack_deployment(self) -> Callable[[], None] | None:
+        """Return the call that deploys the stack, if options were given for that. It blocks."""
+        if self._stack_options is None:
+            return None
+        settings = self.scope.settings
+        place = (settings.stack_name, settings.region, settings.endpoint_url)
+        return partial(deploy_stack, *place, self._stack_options)
 
     @property
     def namespace_name(self) -> str:

@@ -13,6 +13,7 @@ from .flows.admin import capacity, deployment, namespaces
 from .flows.admin import limits as stored_limits
 from .flows.admin.namespaces import register_all
 from .flows.scope import DEFAULT_TTL_MULTIPLIER
+from .infra.options import StackOptions
 from .naming import DEFAULT_NAMESPACE
 from .opening import (
     ConnectOptions,
@@ -43,7 +44,7 @@ class SyncRepository(SyncRecords, RepositoryBase):
         name: str,
         region: str | None = None,
         endpoint_url: str | None = None,
-        stack_options: object | None = None,
+        stack_options: StackOptions | None = None,
         config_cache_ttl: float = 60,
         parallel_mode: str = "auto",
         *,
@@ -82,8 +83,9 @@ class SyncRepository(SyncRecords, RepositoryBase):
         where the endpoint is not AWS itself. `transport` is "wire" or "botocore", for programs that
         patch or trace botocore. `connect_timeout` (2) and `read_timeout` (4) are the seconds that
         the client waits for DynamoDB; a URL can set them, too. A deployed Lambda that is older than
-        the client is reported, and with `auto_update=False` it is an error, as is any other version
-        where `strict_version` is stored; without `auto_update` the stored setting counts.
+        the client is updated with `auto_update=True`, an error with False, and reported without
+        either; the stored setting counts unless one is given. Where `strict_version` is stored, any
+        other version is an error.
 
         Configuration is cached for `config_cache_ttl` (60) seconds, and a refusal is remembered for
         `refusal_cache_ttl` (1), of at most `refusal_cache_size` (10,000) buckets;
@@ -118,8 +120,7 @@ class SyncRepository(SyncRecords, RepositoryBase):
         return SyncRepositoryBuilder()
 
     def __enter__(self) -> Self:
-        if self._stack_options is not None:
-            run(deployment.create_table(self.scope))
+        self._provide()
         return self
 
     def __exit__(
@@ -259,11 +260,15 @@ class SyncRepository(SyncRecords, RepositoryBase):
         run(deployment.delete_table(self.scope))
 
     def ensure_infrastructure(self) -> None:
-        """Create the table, if the repository was made with stack options. Deprecated: `open` with
-        `create=True` replaces it."""
+        """Deploy the stack, if the repository was made with stack options. Deprecated: the steps of
+        `builder()` replace it."""
         warn_ensure()
-        if self._stack_options is not None:
-            run(deployment.create_table(self.scope))
+        self._provide()
+
+    def _provide(self) -> None:
+        deployment = self._stack_deployment()
+        if deployment is not None:
+            deployment()
 
     def get_version_record(self) -> dict[str, Any] | None:
         """Return the versions of the table's parts; None where no client has written them, and for
@@ -294,7 +299,11 @@ class SyncRepositoryBuilder(BuilderSteps):
         return self._with(parallel_mode=value)
 
     def build(self) -> SyncRepository:
-        """Open the store, register `default`, and open the namespace that was chosen."""
+        """Deploy the stack, if a step asks for that, open the store, register `default`, and open
+        the namespace that was chosen."""
+        deployment = self._deployment()
+        if deployment is not None:
+            deployment()
         first = SyncRepository.open(DEFAULT_NAMESPACE, **self._choices.arguments)
         try:
             chosen = first.namespace(

@@ -13,6 +13,7 @@ from .backends.dynamodb.url import DynamoUrl
 from .core.exceptions import ValidationError
 from .core.validation import validate_stack_name
 from .flows.scope import Scope
+from .infra.options import StackOptions
 from .naming import DEFAULT_NAMESPACE
 from .opening import ConnectOptions, Opening, check_opening, first_scope
 from .ports.io import Io
@@ -28,7 +29,7 @@ class StackOfLimiter(TypedDict, total=False):
     name: str
     region: str | None
     endpoint_url: str | None
-    stack_options: object | None
+    stack_options: StackOptions | None
     auto_update: bool
     bucket_ttl_refill_multiplier: int
 

@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.dynamodb import new_name
 from tests.support.servers.processes import Server
+import zae_limiter
 from zae_limiter import (
     CacheStats,
     Limit,
@@ -85,17 +86,6 @@ def test_a_limiter_without_arguments_is_of_the_stack_limiter() -> None:
             assert kind().repository.stack_name == "limiter"
 
 
-def test_stack_options_make_the_table_when_the_limiter_is_entered(place: dict[str, Any]) -> None:
-    name = new_name()
-    with pytest.warns(DeprecationWarning, match="is deprecated"):
-        limiter = SyncRateLimiter(name=name, **place, stack_options=object())
-    with limiter:
-        assert limiter.is_available(timeout=30)
-        with pytest.warns(DeprecationWarning, match="ensure_infrastructure"):
-            limiter.repository.ensure_infrastructure()
-        limiter.repository.delete_table()
-
-
 def test_ensuring_infrastructure_without_stack_options_does_nothing(place: dict[str, Any]) -> None:
     with pytest.warns(DeprecationWarning, match="is deprecated"):
         repository = SyncRepository(new_name(), **place)
@@ -165,6 +155,16 @@ def test_names_are_imported_by_path(module: str) -> None:
     assert found.__all__ == sorted(found.__all__)
     for name in (*IMPORTS[module], *found.__all__):
         assert hasattr(found, name), name
+
+
+def test_every_error_is_imported_by_path() -> None:
+    errors = importlib.import_module("zae_limiter.exceptions")
+    ours = {name for name, value in vars(zae_limiter).items() if is_error(value)}
+    assert set(errors.__all__) == ours
+
+
+def is_error(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, Exception)
 
 
 def test_stores_are_told_by_their_protocol() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import NamedTuple
 
 from ..._version import __version__
@@ -51,8 +52,9 @@ async def check_versions(scope: Scope, auto_update: bool | None) -> bool:
     """Raise an error if this client must not use the table. Return whether the Lambda is to be
     updated.
 
-    `auto_update` is the caller's wish; without one, the stored setting counts, else True. Where
-    `strict_version` is stored, any difference is an error.
+    `auto_update` is the caller's wish; without one, the stored setting counts. With neither, an
+    older Lambda is reported and stays: it may be another package's. Where `strict_version` is
+    stored, any difference is an error.
     """
     record = scope.store.opened_version if isinstance(scope.store, DeployedStore) else None
     if record is None:
@@ -69,7 +71,17 @@ async def check_versions(scope: Scope, auto_update: bool | None) -> bool:
         raise _mismatch(scope, found, can_auto_update=needs_update)
     if needs_update:
         logger.info("%s: %s", scope.settings.stack_name, found.result.message)
-    return needs_update and wish is not False
+    return needs_update and wish is True
+
+
+async def record_lambda(scope: Scope) -> None:
+    """Record that the Lambda has this version's code."""
+    assert isinstance(scope.store, DeployedStore)
+    known = await scope.store.versions.read()
+    if known is not None:
+        author = f"client:{__version__}"
+        changed = replace(known, lambda_version=__version__, updated_by=author)
+        await scope.store.versions.write(changed)
 
 
 def _refusal(scope: Scope, found: Comparison) -> IncompatibleSchemaError | VersionMismatchError:
