@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+import zae_limiter
 from tests.support.dynamodb import new_name
 from tests.support.servers.processes import Server
-import zae_limiter
 from zae_limiter import (
     CacheStats,
     Limit,
