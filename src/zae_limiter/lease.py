@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Coroutine
+from contextlib import suppress
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
-from .core.exceptions import ValidationError
+from .core.exceptions import LeaseExpiredError, ValidationError
 from .core.ledger import Entry
 from .flows.acquire import lease as flows
-from .flows.acquire.lease import LeaseRecord, LeaseTerms
+from .flows.acquire.lease import LeaseRecord, LeaseState, LeaseTerms
 from .flows.acquire.request import Request
 from .flows.scope import Scope
 from .runtime.asyncio_driver import drive
@@ -20,8 +21,16 @@ from .runtime.blocking import run
 class _LeaseBase:
     """The properties that the asynchronous and the blocking lease share."""
 
+    is_reserved = False
+    """Whether the lease has no block, so that its holder must end it."""
+
     def __init__(self, record: LeaseRecord) -> None:
         self._record = record
+
+    def __del__(self) -> None:
+        if self.is_reserved and self._record.state is LeaseState.ACTIVE:
+            message = f"{self!r} was never ended: call commit() or release()"
+            warnings.warn(message, ResourceWarning, stacklevel=2, source=self)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.consumed}>"
@@ -35,6 +44,12 @@ class _LeaseBase:
     def consumed(self) -> dict[str, int]:
         """The tokens taken of each limit over all levels, corrections included."""
         return self._record.ledger.consumed
+
+    @property
+    def remaining(self) -> dict[str, int]:
+        """The balance of each limit as of the last write that this process saw, the least of all
+        levels. No call is made."""
+        return flows.remaining(self._record)
 
     @property
     def degraded(self) -> bool:
@@ -57,8 +72,28 @@ class Lease(_LeaseBase):
         flows.adjust(self._record, amounts)
 
     async def release(self, /, **amounts: int) -> None:
-        """Give back part of the charge when the block ends: `adjust` with the opposite sign."""
-        flows.adjust(self._record, amounts, sign=-1)
+        """Give back part of the charge when the lease ends: `adjust` with the opposite sign.
+        Without amounts, give all of it back now, and end the lease."""
+        if amounts:
+            flows.adjust(self._record, amounts, sign=-1)
+        else:
+            await drive(flows.give_back(self._record))
+
+    async def commit(self, /, **actual: int) -> None:
+        """Set the true totals of the limits that are named, now and at every level, and end the
+        lease: from now on the charge stands, whatever happens in the block."""
+        await drive(flows.commit(self._record, actual))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await drive(flows.end_lease(self._record, failed=kind is not None))
 
 
 class SyncLease(_LeaseBase):
@@ -76,12 +111,34 @@ class SyncLease(_LeaseBase):
         flows.adjust(self._record, amounts)
 
     def release(self, /, **amounts: int) -> None:
-        """Give back part of the charge when the block ends: `adjust` with the opposite sign."""
-        flows.adjust(self._record, amounts, sign=-1)
+        """Give back part of the charge when the lease ends: `adjust` with the opposite sign.
+        Without amounts, give all of it back now, and end the lease."""
+        if amounts:
+            flows.adjust(self._record, amounts, sign=-1)
+        else:
+            run(flows.give_back(self._record))
+
+    def commit(self, /, **actual: int) -> None:
+        """Set the true totals of the limits that are named, now and at every level, and end the
+        lease: from now on the charge stands, whatever happens in the block."""
+        run(flows.commit(self._record, actual))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        run(flows.end_lease(self._record, failed=kind is not None))
 
 
 async def _take_back(record: LeaseRecord) -> None:
-    await flows.end_lease(record, failed=True)
+    """Undo a charge whose block has not begun."""
+    with suppress(LeaseExpiredError):
+        await flows.give_back(record)
 
 
 class _AcquisitionBase:
@@ -103,7 +160,8 @@ class _AcquisitionBase:
         return f"<{type(self).__name__} {request.entity_id!r}, {request.resource!r}>"
 
     def __del__(self) -> None:
-        if not self._was_entered:
+        # An interrupt may have come before the attribute was set.
+        if not getattr(self, "_was_entered", True):
             message = f"{self!r} was never entered: write `{self._statement}`"
             warnings.warn(message, ResourceWarning, stacklevel=2, source=self)
 
@@ -121,6 +179,12 @@ class Acquisition(_AcquisitionBase):
 
     __slots__ = ()
     _statement = "async with limiter.acquire(...)"
+
+    async def reserve(self) -> Lease:
+        """Charge, and return a lease that its holder ends."""
+        lease = await self.__aenter__()
+        lease.is_reserved = True
+        return lease
 
     async def __aenter__(self) -> Lease:
         opening = self._enter()
@@ -148,6 +212,12 @@ class SyncAcquisition(_AcquisitionBase):
 
     __slots__ = ()
     _statement = "with limiter.acquire(...)"
+
+    def reserve(self) -> SyncLease:
+        """Charge, and return a lease that its holder ends."""
+        lease = self.__enter__()
+        lease.is_reserved = True
+        return lease
 
     def __enter__(self) -> SyncLease:
         record, opening = None, self._enter()

@@ -16,8 +16,8 @@ from .core.models import (
 from .deployed import find_deployed
 from .flows.admin import capacity, deployment
 from .flows.admin import limits as stored_limits
-from .lease import Acquisition
-from .limiter_base import LimiterBase, check_repository
+from .lease import Acquisition, Lease
+from .limiter_base import LimiterBase, OnError, check_repository
 from .records import Records
 from .repository import Repository
 from .runtime.asyncio_driver import drive, in_time
@@ -88,12 +88,14 @@ class RateLimiter(Records, LimiterBase):
         on_unavailable: OnUnavailable | None = None,
         *,
         timeout: float | None = None,
+        on_error: OnError = "refund",
     ) -> Acquisition:
         """Charge the amounts in `consume` to the entity's bucket and, where it cascades, to the
         buckets of its ancestors: all of them or, with `RateLimitExceeded`, none.
 
         When the block ends, the corrections of `lease.adjust` are written. If the block raises, or
         is cancelled, everything is given back. `limits` replaces the stored limits for this call.
+        With `on_error="keep"` a block that raises keeps its charge, corrections included.
         With `timeout` the call waits for tokens, first come first served; a request that cannot fit
         in time is refused at once.
         """
@@ -106,7 +108,34 @@ class RateLimiter(Records, LimiterBase):
             use_stored_limits,
             on_unavailable,
             timeout,
+            on_error,
         )
+
+    async def reserve(
+        self,
+        entity_id: str,
+        resource: str,
+        consume: dict[str, int],
+        limits: list[Limit] | None = None,
+        on_unavailable: OnUnavailable | None = None,
+        *,
+        timeout: float | None = None,
+        on_error: OnError = "refund",
+    ) -> Lease:
+        """Charge as `acquire` does, and return a lease that lives until its holder ends it with
+        `commit` or `release`. One that is never ended stays charged."""
+        acquisition = self._acquisition(
+            Acquisition,
+            entity_id,
+            resource,
+            consume,
+            limits,
+            False,
+            on_unavailable,
+            timeout,
+            on_error,
+        )
+        return await acquisition.reserve()
 
     async def available(
         self,

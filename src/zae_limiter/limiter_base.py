@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import TypeVar
+from typing import Literal, TypeVar
 
-from .core.exceptions import ValidationError
+from .core.exceptions import InvalidModeError, ValidationError
 from .core.limit import Limit, LimitSet, validate_limits
 from .core.models import OnUnavailable
 from .flows.acquire.lease import LeaseTerms, check_timeout
@@ -15,6 +15,13 @@ from .flows.scope import Scope
 from .repository_base import RepositoryBase
 
 A = TypeVar("A")
+OnError = Literal["refund", "keep"]
+
+
+def _keeps(on_error: str) -> bool:
+    if on_error not in ("refund", "keep"):
+        raise InvalidModeError("on_error", on_error, "must be refund or keep")
+    return on_error == "keep"
 
 
 def check_mode(value: OnUnavailable | None) -> OnUnavailable | None:
@@ -81,12 +88,13 @@ class LimiterBase:
         use_stored_limits: bool,
         on_unavailable: OnUnavailable | None,
         timeout: float | None,
+        on_error: OnError,
     ) -> A:
         request = self._request(entity_id, resource, consume, limits, use_stored_limits)
         terms = self._usual_terms
-        if on_unavailable is not None or timeout is not None:
-            mode = check_mode(on_unavailable)
-            terms = LeaseTerms(check_timeout(timeout), mode, self._fallback)
+        if on_unavailable is not None or timeout is not None or on_error != "refund":
+            mode, keeps = check_mode(on_unavailable), _keeps(on_error)
+            terms = LeaseTerms(check_timeout(timeout), mode, self._fallback, keeps)
         return make(self.scope, request, terms)
 
     def _request(

@@ -73,7 +73,7 @@ class Ledger:
             if due_milli:
                 yield self.entries[0].address, due_milli
             return
-        for entries in self._buckets():
+        for entries in self.buckets():
             rest_milli = self._due_milli(entries)
             for entry in entries[1:]:
                 deltas_milli = _returned_here(entry, rest_milli)
@@ -94,7 +94,7 @@ class Ledger:
                 due_milli[name] = max(delta_milli, -taken_milli)
         return due_milli
 
-    def _buckets(self) -> Iterable[list[Entry]]:
+    def buckets(self) -> Iterable[list[Entry]]:
         """Return the entries of each bucket; several where several of its shards were charged."""
         grouped: dict[BucketAddress, list[Entry]] = {}
         for entry in self.entries:
@@ -112,7 +112,7 @@ class Ledger:
     def consumed(self) -> dict[str, int]:
         """The whole tokens that all buckets gave, by limit name, corrections included."""
         total: dict[str, int] = {}
-        for entries in self._buckets():
+        for entries in self.buckets():
             for entry in entries:
                 _add(total, entry.charged_milli)
             _add(total, self._due_milli(entries))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -42,11 +43,13 @@ class LeaseState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LeaseTerms:
-    """The conditions of a lease: how long to wait, and what to do while the store is down."""
+    """The conditions of a lease: how long to wait, what to do while the store is down, and whether
+    the charge stands if the block fails."""
 
     timeout: float | None = None
     on_unavailable: OnUnavailable | None = None
     fallback: OnUnavailable | None = None
+    keeps_on_error: bool = False
 
 
 @dataclass(slots=True)
@@ -147,6 +150,32 @@ def _checked(
     return amounts
 
 
+async def commit(record: LeaseRecord, actual: Mapping[str, int]) -> None:
+    """Set the true totals of the limits that are named, at every level, and end the lease: from
+    now on the charge stands."""
+    _checked(record, actual, "commit")
+    for name, amount in actual.items():
+        if amount < 0:
+            raise ValidationError(f"commit[{name!r}]", amount, "must not be negative")
+    with _ending:
+        if record.state is not LeaseState.ACTIVE:
+            raise LeaseExpiredError
+        if record.limits is not None:
+            held = record.ledger.held
+            record.ledger.correct({name: amount - held(name) for name, amount in actual.items()})
+        record.state = LeaseState.SETTLED
+    await _settle(record)
+
+
+async def give_back(record: LeaseRecord) -> None:
+    """End the lease, and give back exactly what was taken."""
+    with _ending:
+        if record.state is not LeaseState.ACTIVE:
+            raise LeaseExpiredError
+        record.state = LeaseState.REFUNDED
+    await record.scope.io.shield(refund(record.scope, record.ledger))
+
+
 def ends_quietly(record: LeaseRecord) -> bool:
     """End a lease whose block succeeded, if there is nothing to write for that."""
     with _ending:
@@ -157,19 +186,40 @@ def ends_quietly(record: LeaseRecord) -> bool:
 
 
 async def end_lease(record: LeaseRecord, *, failed: bool) -> None:
-    """Write the corrections or, if the body failed, give back exactly what was taken."""
+    """Write the corrections or, if the body failed and the charge is not to be kept, give back
+    exactly what was taken. A lease that has ended before the block stays as it is."""
+    refunds = failed and not record.terms.keeps_on_error
     with _ending:
         if record.state is not LeaseState.ACTIVE:
             return
-        record.state = LeaseState.REFUNDED if failed else LeaseState.SETTLED
-    scope = record.scope
-    if failed:
-        await scope.io.shield(refund(scope, record.ledger))
+        record.state = LeaseState.REFUNDED if refunds else LeaseState.SETTLED
+    if refunds:
+        await record.scope.io.shield(refund(record.scope, record.ledger))
         return
+    # What the body raised says more than a correction that failed after it, and has been logged.
+    with suppress(RateLimiterUnavailable) if failed else nullcontext():
+        await _settle(record)
+
+
+async def _settle(record: LeaseRecord) -> None:
     try:
-        await scope.io.shield(settle(scope, record.ledger))
+        await record.scope.io.shield(settle(record.scope, record.ledger))
     except StorageUnavailable as error:
         _bear(record, error)
+
+
+def remaining(record: LeaseRecord) -> dict[str, int]:
+    """The balance of each limit as of the last write that this process saw: the least of all
+    levels, in whole tokens. Of a split bucket only the items that were charged count."""
+    least: dict[str, int] = {}
+    for entries in record.ledger.buckets():
+        images = [record.scope.local.images.get(entry.address) for entry in entries]
+        for name in entries[0].limit_names:
+            held = [b.cells[name].tokens_milli for b in images if b is not None and name in b.cells]
+            if held:
+                tokens = sum(held) // MILLI
+                least[name] = min(least.get(name, tokens), tokens)
+    return least
 
 
 def _bear(record: LeaseRecord, error: StorageUnavailable) -> None:
