@@ -61,7 +61,7 @@ REGISTRY = [
 # Commands about stacks, and commands that are about no store.
 STACKS = ["delete", "deploy", "list", "status", "upgrade"]
 LOCAL = ["local down", "local env", "local logs", "local status", "local up"]
-STORELESS = ["cfn-template", "demo", "lambda-export", *LOCAL]
+STORELESS = ["cfn-template", "demo", "iam-policy", "lambda-export", *LOCAL]
 # Commands that print what is stored, so that a program may want to read it.
 CHANGING_ONLY = {
     "config set",

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.cli_runner import Zael
 from tests.support.servers.processes import Server
 from tests.support.stacks import LocalAws, forget_environment
 
@@ -19,3 +20,8 @@ def aws(ministack: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> L
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
     monkeypatch.setenv("AWS_DEFAULT_REGION", ministack.region)
     return LocalAws(ministack, f"app-{uuid.uuid4().hex[:8]}")
+
+
+@pytest.fixture
+def zael(tmp_path: Path) -> Zael:
+    return Zael(tmp_path / "limits.db")

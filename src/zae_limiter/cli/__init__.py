@@ -17,6 +17,7 @@ from .commands import Commands
 from .config import config
 from .demo.command import demo
 from .entity import entity
+from .iam_policy import iam_policy
 from .local_aws.command import local
 from .migrate import migrate
 from .namespace import namespace
@@ -59,6 +60,7 @@ for command in (
     demo,
     deploy,
     entity,
+    iam_policy,
     lambda_export,
     list_stacks,
     local,

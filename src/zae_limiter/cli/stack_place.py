@@ -41,17 +41,23 @@ region_option = click.option("--region", help="The AWS region.")
 endpoint_option = click.option("--endpoint-url", help="The endpoint, if it is not AWS.")
 
 
-def place_options(*, named: bool) -> Callable[[Command], Callable[..., Any]]:
-    """Add the options that choose a stack, given to the command as `place`. `named`: there is no
-    default, because the command must not hit a stack by accident."""
-    name = click.option(
+def name_option(*, named: bool) -> Callable[[Command], Command]:
+    """Return the option with the stack's name. `named`: there is no default, because the command
+    must not hit a stack by accident."""
+    usual: Any = {"default": DEFAULT_STACK_NAME, "show_default": True}
+    return click.option(
         "--name",
         "-n",
         envvar="ZAEL_STACK",
         show_envvar=True,
-        **({"required": True} if named else {"default": DEFAULT_STACK_NAME, "show_default": True}),
         help="The stack, which is also the name of its table.",
+        **({"required": True} if named else usual),
     )
+
+
+def place_options(*, named: bool) -> Callable[[Command], Callable[..., Any]]:
+    """Add the options that choose a stack, given to the command as `place`."""
+    name = name_option(named=named)
 
     def decorate(command: Command) -> Callable[..., Any]:
         @wraps(command)

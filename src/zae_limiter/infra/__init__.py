@@ -1,7 +1,9 @@
 """Deployment on AWS: a CloudFormation stack with the table and everything around it.
 
 Read `options` (what can be chosen), then `template` (the stack as a value; its parts are
-`table_resource`, `aggregator_resources`, `alarms`, `policies` and `iam_resources`). `stack_manager`
-carries it out through `change_sets` and `stack_events`; `lambda_builder` makes the Lambda's zip,
-`discovery` finds stacks, and `deployer_policy` is what whoever deploys must be allowed to do.
+`table_resource`, `aggregator_resources`, `event_filter`, `alarms`, `iam_resources` and `outputs`).
+`policies` has the permissions of every use of a stack, `deployer_policy` those of whoever deploys.
+`sync_stack_manager` carries a template out through `change_sets` and `stack_events`, uploads the
+zip of `lambda_builder` and writes the first records (`table_setup`); `stack_manager` does the same
+for asyncio. `stack_reading` and `discovery` only look.
 """

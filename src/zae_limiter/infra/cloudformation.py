@@ -38,7 +38,14 @@ def stack_named(suffix: str) -> dict[str, str]:
     return sub("${AWS::StackName}-" + suffix)
 
 
-def table_places() -> Places:
-    """Return the places of the stack's own table."""
-    indexes = sub("${" + TABLE + ".Arn}/index/*")
-    return Places(get_att(TABLE, "Arn"), indexes, get_att(TABLE, "StreamArn"))
+def stack_places() -> Places:
+    """Return the places of the stack's own parts."""
+    return Places(
+        get_att(TABLE, "Arn"),
+        sub("${" + TABLE + ".Arn}/index/*"),
+        # A table that is restored, or whose stream was off, has a new stream.
+        sub("${" + TABLE + ".Arn}/stream/*"),
+        get_att(LOG_GROUP, "Arn"),
+        get_att(DEAD_LETTERS, "Arn"),
+        sub("${" + ARCHIVE + ".Arn}/audit/*"),
+    )

@@ -5,19 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from .cloudformation import (
-    ARCHIVE,
-    DEAD_LETTERS,
-    LOG_GROUP,
     ROLE,
     Resource,
     Resources,
-    get_att,
     ref,
+    stack_places,
     sub,
-    table_places,
 )
 from .options import StackOptions
-from .policies import Document, Statement, aggregate_statements, policy_documents
+from .policies import Document, aggregator_document, policy_documents
 
 MANAGED_POLICIES = {
     "acq": "AcquireOnlyPolicy",
@@ -48,7 +44,7 @@ def iam_resources(options: StackOptions) -> Resources:
     """Return the policies, and the roles that were asked for; none without IAM."""
     if not options.create_iam:
         return {}
-    documents = policy_documents(table_places())
+    documents = policy_documents(stack_places())
     made = {
         MANAGED_POLICIES[component]: _managed_policy(options, component, document)
         for component, document in documents.items()
@@ -85,38 +81,16 @@ def _application_role(options: StackOptions, logical_id: str) -> Resource:
 
 
 def _aggregator_role(options: StackOptions) -> Resource:
-    policy = {
-        "PolicyName": "aggregator",
-        "PolicyDocument": {"Version": "2012-10-17", "Statement": _aggregator_statements(options)},
-    }
+    document = aggregator_document(
+        stack_places(), archives=options.deploys_archive, traces=options.enable_tracing
+    )
     return {
         "Type": "AWS::IAM::Role",
         "Properties": {
             **_role(options, "aggr", {"Service": "lambda.amazonaws.com"}),
-            "Policies": [policy],
+            "Policies": [{"PolicyName": "aggregator", "PolicyDocument": document}],
         },
     }
-
-
-def _aggregator_statements(options: StackOptions) -> list[Statement]:
-    statements = [
-        *aggregate_statements(table_places()),
-        _allow("Log", ["logs:CreateLogStream", "logs:PutLogEvents"], get_att(LOG_GROUP, "Arn")),
-        _allow("Report", ["sqs:SendMessage"], get_att(DEAD_LETTERS, "Arn")),
-        # Lambda asks for this one, and it takes no resource.
-        _allow("List", ["dynamodb:ListStreams"], "*"),
-    ]
-    if options.deploys_archive:
-        place = sub("${" + ARCHIVE + ".Arn}/audit/*")
-        statements.append(_allow("Archive", ["s3:PutObject"], place))
-    if options.enable_tracing:
-        traces = ["xray:PutTelemetryRecords", "xray:PutTraceSegments"]
-        statements.append(_allow("Trace", traces, "*"))
-    return statements
-
-
-def _allow(sid: str, actions: list[str], resource: Any) -> Statement:
-    return {"Sid": sid, "Effect": "Allow", "Action": actions, "Resource": resource}
 
 
 def _role(options: StackOptions, component: str, principal: dict[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
     acq, full, read            on every namespace of the table
     ns-acq, ns-full, ns-read   on the namespace whose id is the caller's tag `zael_namespace_id`
     aggregate                  for `zae-limiter aggregate`, which reads the stream
+    aggregator                 for the Lambda, which does that, too
 
 A transaction needs the permissions of the actions in it. Keys begin with the namespace id, so
 that a condition on the leading key keeps tenants apart. A request that has no leading key, such as
@@ -21,18 +22,21 @@ Statement = dict[str, Any]
 NAMESPACE_TAG = "zael_namespace_id"
 _OWN = f"${{aws:PrincipalTag/{NAMESPACE_TAG}}}"
 _READS = ("BatchGetItem", "GetItem", "Query")
-_CHARGES = ("ConditionCheckItem", "DeleteItem", "PutItem", "UpdateItem")
-_WRITES = ("BatchWriteItem", *_CHARGES)
+_CHARGES = ("PutItem", "UpdateItem")
+_WRITES = ("BatchWriteItem", "ConditionCheckItem", "DeleteItem", *_CHARGES)
 _REGISTRY = pk_system(REGISTRY_ID)
 _BUCKETS = "BUCKET#*"
 
 
 class Places(NamedTuple):
-    """The ARNs of a table, of its indexes and of its stream, or expressions for them."""
+    """The ARNs of a stack's parts, or expressions for them."""
 
     table: Any
     indexes: Any
     stream: Any
+    log_group: Any
+    dead_letters: Any
+    archive: Any
 
 
 def policy_documents(places: Places) -> dict[str, Document]:
@@ -73,13 +77,26 @@ def aggregate_statements(places: Places) -> list[Statement]:
     return [
         _allow("Read", (*_READS, "DescribeTable"), [places.table, places.indexes]),
         _allow("Count", _CHARGES, [places.table], keys=keys),
-        stream_statement(places),
+        _allow("Stream", ("DescribeStream", "GetRecords", "GetShardIterator"), [places.stream]),
+        # This one takes no resource.
+        _allow("List", ["ListStreams"], ["*"]),
     ]
 
 
-def stream_statement(places: Places) -> Statement:
-    """Return reading of the table's stream."""
-    return _allow("Stream", ("DescribeStream", "GetRecords", "GetShardIterator"), [places.stream])
+def aggregator_document(places: Places, *, archives: bool, traces: bool) -> Document:
+    """Return the policy of the Lambda: a reader of the stream that logs, reports and archives."""
+    logs, letters, archive = [places.log_group], [places.dead_letters], [places.archive]
+    statements = [
+        *aggregate_statements(places),
+        _statement("Log", ["logs:CreateLogStream", "logs:PutLogEvents"], logs),
+        _statement("Report", ["sqs:SendMessage"], letters),
+    ]
+    if archives:
+        statements.append(_statement("Archive", ["s3:PutObject"], archive))
+    if traces:
+        traced = ["xray:PutTelemetryRecords", "xray:PutTraceSegments"]
+        statements.append(_statement("Trace", traced, ["*"]))
+    return _document(*statements)
 
 
 def _document(*statements: Statement) -> Document:
@@ -89,15 +106,15 @@ def _document(*statements: Statement) -> Document:
 def _allow(
     sid: str, operations: Iterable[str], resources: Sequence[Any], keys: Sequence[str] = ()
 ) -> Statement:
-    statement: Statement = {
-        "Sid": sid,
-        "Effect": "Allow",
-        "Action": sorted(f"dynamodb:{operation}" for operation in operations),
-        "Resource": list(resources),
-    }
+    actions = sorted(f"dynamodb:{operation}" for operation in operations)
+    statement = _statement(sid, actions, resources)
     if keys:
         statement["Condition"] = {
             "ForAllValues:StringLike": {"dynamodb:LeadingKeys": list(keys)},
             "Null": {"dynamodb:LeadingKeys": "false"},
         }
     return statement
+
+
+def _statement(sid: str, actions: Sequence[str], resources: Sequence[Any]) -> Statement:
+    return {"Sid": sid, "Effect": "Allow", "Action": list(actions), "Resource": list(resources)}
