@@ -62,6 +62,13 @@ class _ModelBuckets:
         found = await self.read(addresses)
         return [Granted(found[address]) for address in addresses]
 
+    async def fence(self, address: BucketAddress, operation: str) -> Bucket | None:
+        async def carry_out() -> Bucket | None:
+            self._table.tally.wcu += 1
+            return await self._buckets.fence(address, operation)
+
+        return await self._table.write({address: 1}, carry_out)
+
     async def read(self, addresses: Sequence[BucketAddress]) -> dict[BucketAddress, Bucket]:
         async def carry_out() -> dict[BucketAddress, Bucket]:
             self._table.tally.rcu += len(addresses)

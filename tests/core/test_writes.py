@@ -14,6 +14,7 @@ from zae_limiter.core.bucket import (
     split,
     take_tokens,
 )
+from zae_limiter.core.idempotency import fence_at
 from zae_limiter.core.limit import Limit, LimitSet
 from zae_limiter.core.planner import Intent, plan, plan_restamp
 from zae_limiter.core.writes import (
@@ -134,7 +135,7 @@ class TestAnyWrite:
 class TestCreate:
     def test_puts_the_bucket_where_there_is_none(self) -> None:
         made = granted(apply(Create("op", NOW_MS, FULL), None))
-        assert made == FULL._replace(recent=("op",))
+        assert made == FULL._replace(recent=("op",), fence=fence_at(NOW_MS))
 
     def test_is_refused_where_there_is_one(self) -> None:
         assert apply(Create("op", NOW_MS, FULL), BUCKET) == Refused(BUCKET)

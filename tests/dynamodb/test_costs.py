@@ -193,7 +193,7 @@ def until(holds: Callable[[], bool]) -> None:
 
 
 FORMULA = (
-    "365 + limits * (60 + 6 * length of a limit's name) + 5 * (length of entity id + of resource)"
+    "380 + limits * (60 + 6 * length of a limit's name) + 5 * (length of entity id + of resource)"
 )
 SHORT = ["rpm", "tpm", "rph", "tph", "rpd", "tpd"]
 LONG = [f"requests-{n:03}" for n in range(4)]
@@ -214,7 +214,7 @@ async def test_an_item_of_six_limits_with_short_names_fits_into_one_unit(
             clock.advance(9_876.543)
             await take(limiter, dict.fromkeys(names, 11_111_117), entity_id, resource)
     (item,) = [each for each in table.items() if "rf" in each]
-    told = 365 + len(names) * (60 + 6 * len(names[0])) + 5 * len(entity_id + resource)
+    told = 380 + len(names) * (60 + 6 * len(names[0])) + 5 * len(entity_id + resource)
     told += len("parent_id" + parent_id)
     assert 0.95 * told <= item_bytes(item) <= told
     assert (item_bytes(item) <= 1024) == fits

@@ -17,6 +17,7 @@ from zae_limiter.backends.dynamodb.store import DynamoStore
 from zae_limiter.backends.dynamodb.table import Table
 from zae_limiter.core.bucket import Bucket, BucketAddress
 from zae_limiter.core.exceptions import StorageUnavailable
+from zae_limiter.core.idempotency import operation_id, operation_name
 from zae_limiter.core.limit import LimitSet
 from zae_limiter.core.planner import Crowded, Intent, Short, plan, plan_create, plan_restamp
 from zae_limiter.core.writes import Adjust, Granted, Write
@@ -38,9 +39,13 @@ class Scene:
         self._driver = driver
         self._store = store
         self.now_ms = START_MS
-        first = plan_create(intent(), driver.io.operation_id(), START_MS)
+        first = plan_create(intent(), self._operation(), START_MS)
         assert not isinstance(first, Short)
         assert self.write(first) is not None
+
+    def _operation(self) -> str:
+        """An id that tells the time of the scene."""
+        return operation_id(self.now_ms, operation_name(self._driver.io.operation_id()))
 
     def write(self, write: Write) -> Bucket | None:
         """The bucket after it, or None if it was refused."""
@@ -52,12 +57,12 @@ class Scene:
         return found[ADDRESS]
 
     def take(self, seen: Bucket) -> Bucket | None:
-        planned = plan(intent(), seen, self._driver.io.operation_id(), self.now_ms)
+        planned = plan(intent(), seen, self._operation(), self.now_ms)
         return None if isinstance(planned, Short | Crowded) else self.write(planned)
 
     def refill(self, ttl_seconds: int | None, parent_id: str | None) -> None:
         self.now_ms += 1_234
-        owner, operation = intent(ttl_seconds, parent_id), self._driver.io.operation_id()
+        owner, operation = intent(ttl_seconds, parent_id), self._operation()
         self.write(plan_restamp(owner, self.stored(), operation, self.now_ms))
 
     def remove(self, attribute: str) -> None:
@@ -69,7 +74,7 @@ class Scene:
         return self._store.table.client.meter.calls.total()
 
     def adjust(self, seen: Bucket, **deltas_milli: int) -> Bucket | None:
-        operation = self._driver.io.operation_id()
+        operation = self._operation()
         return self.write(Adjust(operation, self.now_ms, deltas_milli, 0, seen))
 
 

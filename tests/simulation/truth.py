@@ -14,6 +14,7 @@ from zae_limiter.core.audit import AuditEvent
 from zae_limiter.core.bucket import Bucket, BucketAddress
 from zae_limiter.core.changes import BucketChange
 from zae_limiter.core.hierarchy import ConfigSlot, decide, slots
+from zae_limiter.core.idempotency import operation_name
 from zae_limiter.core.limit import Limit, LimitSet
 from zae_limiter.core.models import LimiterConfig
 from zae_limiter.core.writes import Granted, Outcome, Write
@@ -125,6 +126,7 @@ class _TrueBuckets:
     def __init__(self, buckets: Buckets, truth: Truth, metered: bool) -> None:
         self.metered = metered
         self.read = buckets.read
+        self.fence = buckets.fence
         self.of_entity = buckets.of_entity
         self.of_resource = buckets.of_resource
         self._buckets = buckets
@@ -161,7 +163,7 @@ class _TrueBuckets:
                 now_ms = truth.scheduler.now_ms
                 truth.applied.append(Applied(step, now_ms, address, write, seen, outcome.bucket))
                 truth.tell(address, seen, outcome.bucket)
-                truth.landed.add((address, write.operation))
+                truth.landed.add((address, operation_name(write.operation)))
 
 
 class _TrueConfigs:

@@ -12,7 +12,7 @@ from zae_limiter import Limit
 from zae_limiter.core.bucket import Bucket, BucketAddress
 from zae_limiter.core.exceptions import StorageUnavailable
 from zae_limiter.core.hierarchy import ConfigSlot
-from zae_limiter.core.idempotency import Landing, landing
+from zae_limiter.core.idempotency import Landing, landing, operation_name
 from zae_limiter.core.limit import MILLI, LimitSet
 from zae_limiter.core.writes import Adjust, Granted, Outcome, Write
 from zae_limiter.flows.acquire.lease import LeaseRecord
@@ -169,10 +169,10 @@ class WatchedBuckets:
         story = sent.story
         story.calls += 1
         for address, write in writes:
-            self._watch.sent.setdefault(write.operation, sent)
+            self._watch.sent.setdefault(operation_name(write.operation), sent)
             # In doubt until it is answered: a process that dies meanwhile never learns.
-            story.doubts.setdefault(address, set()).add(write.operation)
-            story.dismissed.discard((address, write.operation))
+            story.doubts.setdefault(address, set()).add(operation_name(write.operation))
+            story.dismissed.discard((address, operation_name(write.operation)))
             story.last_sent[address] = write
         try:
             answer = await call
@@ -183,22 +183,39 @@ class WatchedBuckets:
         outcomes = answer if isinstance(answer, list) else [answer]
         landed = all(isinstance(outcome, Granted) for outcome in outcomes)
         for address, write in writes:
-            story.concludes(address, write.operation, landed=landed)
+            story.concludes(address, operation_name(write.operation), landed=landed)
         return outcomes
 
+    async def fence(self, address: BucketAddress, operation: str) -> Bucket | None:
+        found = await self._look([address], self._fence(address, operation), is_fence=True)
+        return found.get(address)
+
+    async def _fence(self, address: BucketAddress, operation: str) -> dict[BucketAddress, Bucket]:
+        bucket = await self._buckets.fence(address, operation)
+        return {} if bucket is None else {address: bucket}
+
     async def read(self, addresses: Sequence[BucketAddress]) -> dict[BucketAddress, Bucket]:
+        return await self._look(addresses, self._buckets.read(addresses))
+
+    async def _look(
+        self,
+        addresses: Sequence[BucketAddress],
+        look: Awaitable[dict[BucketAddress, Bucket]],
+        *,
+        is_fence: bool = False,
+    ) -> dict[BucketAddress, Bucket]:
         call = self._watch.current()
         story = call.story
         story.calls += 1
         try:
-            found = await self._buckets.read(addresses)
+            found = await look
         except StorageUnavailable:
             story.unread.update(addresses)
             raise
         for address in addresses:
             write = story.last_sent.get(address)
             if write is not None and self._still_asks(call, address, write):
-                self._learn(story, address, write, found.get(address))
+                self._learn(story, address, write, found.get(address), is_fence)
         return found
 
     def _still_asks(self, call: Call, address: BucketAddress, write: Write) -> bool:
@@ -206,19 +223,28 @@ class WatchedBuckets:
         call, nor if it may be for another attempt of one that waits."""
         story = call.story
         may_have_given_up = story.timeout is not None and address in story.unread
-        in_doubt = write.operation in story.doubts[address]
-        return in_doubt and self._watch.sent[write.operation] is call and not may_have_given_up
+        in_doubt = operation_name(write.operation) in story.doubts[address]
+        return (
+            in_doubt
+            and self._watch.sent[operation_name(write.operation)] is call
+            and not may_have_given_up
+        )
 
     def _learn(
-        self, story: Story, address: BucketAddress, write: Write, bucket: Bucket | None
+        self,
+        story: Story,
+        address: BucketAddress,
+        write: Write,
+        bucket: Bucket | None,
+        is_fence: bool,
     ) -> None:
         """A refund that is lost stays in doubt until it is sent again and answered: nobody
-        who gives it up tells."""
+        who gives it up tells. Only a fence tells that a write will not land later, either."""
         landed = landing(write.operation, bucket)
         if landed is Landing.LANDED:
-            story.concludes(address, write.operation, landed=True)
-        elif landed is Landing.LOST and not isinstance(write, Adjust):
-            story.concludes(address, write.operation, landed=False)
+            story.concludes(address, operation_name(write.operation), landed=True)
+        elif landed is Landing.LOST and is_fence and not isinstance(write, Adjust):
+            story.concludes(address, operation_name(write.operation), landed=False)
 
 
 class WatchedConfigs:

@@ -125,6 +125,8 @@ def outcome_without(*ignored: str) -> Callable[[Write, Bucket | None], Outcome]:
             return apply(write, None)
         if write.operation in bucket.recent and "memory" not in ignored:
             return Granted(bucket)
+        if write.operation < bucket.fence and "fence" not in ignored:
+            return Refused(bucket)
         met = clauses(write, bucket)
         if not all(holds for name, holds in met.items() if name not in ignored):
             return Refused(bucket)

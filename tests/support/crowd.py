@@ -100,6 +100,10 @@ class SlowBuckets:
             return [await self._inner.write(*writes[0])]
         return await self._inner.write_all(writes)
 
+    async def fence(self, address: BucketAddress, operation: str) -> Bucket | None:
+        self.reads += 1
+        return await self._inner.fence(address, operation)
+
     async def read(self, addresses: Sequence[BucketAddress]) -> dict[BucketAddress, Bucket]:
         self.reads += 1
         return await self._inner.read(addresses)

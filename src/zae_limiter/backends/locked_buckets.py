@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from ..core.bucket import Bucket, BucketAddress
+from ..core.idempotency import fenced
 from ..core.writes import Granted, Outcome, Write
 
 Apply = Callable[[Write, Bucket | None], Outcome]
@@ -26,6 +27,9 @@ class BucketRecords(Protocol):
     ) -> None:
         """Store what a write has made of the bucket that was found, and count what it used."""
 
+    def replace(self, address: BucketAddress, bucket: Bucket, /) -> None:
+        """Store the bucket that was found with another fence: nothing was used."""
+
 
 def write_locked(
     records: BucketRecords, apply: Apply, address: BucketAddress, write: Write
@@ -36,6 +40,17 @@ def write_locked(
     if isinstance(outcome, Granted) and outcome.bucket is not before:
         records.keep(address, write.at_ms, before, outcome.bucket)
     return outcome
+
+
+def fence_locked(records: BucketRecords, address: BucketAddress, operation: str) -> Bucket | None:
+    """Move the fence of one item past an operation."""
+    before = records.find(address)
+    if before is None:
+        return None
+    after = fenced(before, operation)
+    if after is not before:
+        records.replace(address, after)
+    return after
 
 
 def write_all_locked(

@@ -2,7 +2,8 @@
 
 Every store must agree with `apply`. Each write carries the id of its operation; a bucket
 remembers the last few, so a write that is sent again because its answer was lost changes
-nothing and is answered as it was the first time.
+nothing and is answered as it was the first time. A write that was planned before the bucket's fence
+is refused (`core.idempotency`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from .bucket import REMEMBERED_OPERATIONS, Bucket, Cell, credit, evolve, owing, take_tokens
+from .idempotency import fence_at
 from .writes import (
     ABSENT,
     Adjust,
@@ -32,6 +34,8 @@ def apply(write: Write, bucket: Bucket | None) -> Outcome:
         return ABSENT if made is None else Granted(_remember(write, made))
     if write.operation in bucket.recent:
         return Granted(bucket)
+    if write.operation < bucket.fence:
+        return Refused(bucket)
     match write:
         case Take():
             return _taken(write, bucket) if _is_within(write, bucket) else Refused(bucket)
@@ -57,11 +61,17 @@ def _made(write: Write) -> Bucket | None:
     """Return the bucket that a write puts where there is none."""
     match write:
         case Create():
-            return write.bucket
+            return created(write)
         case Adjust():
             return write.anew
         case _:
             return None
+
+
+def created(write: Create) -> Bucket:
+    """Return a new bucket. Writes that were planned for an earlier one are behind its fence."""
+    bucket = write.bucket
+    return bucket._replace(fence=max(bucket.fence, fence_at(write.at_ms)))
 
 
 def _is_within(write: Take, bucket: Bucket) -> bool:

@@ -59,6 +59,7 @@ class Bucket(NamedTuple):
 
     `dormant`: the limits among `cells` that are not in force. They refill like the others and are
     forgotten once they are full. Without them, a limit that is put in force again would start full.
+    `fence`: a time, as operation ids tell it. A write that was planned before it is refused.
     """
 
     cells: Mapping[str, Cell]
@@ -72,6 +73,7 @@ class Bucket(NamedTuple):
     parent_id: str | None = None
     cascade: bool = False
     dormant: frozenset[str] = frozenset()
+    fence: str = ""
 
     def rate(self, name: str) -> Rate:
         """Return the rate of this item's part of a limit. An item counts its own writes alone,
@@ -138,6 +140,7 @@ def evolve(
         parent_id,
         cascade,
         bucket.dormant,
+        bucket.fence,
     )
 
 

@@ -18,6 +18,7 @@ from .bucket import (
     take_tokens,
     time_to_fill_ms,
 )
+from .idempotency import fence_past
 from .limit import LimitSet
 from .rates import Rate
 from .shards import MAX_SHARDS
@@ -310,7 +311,8 @@ def plan_anew(write: Adjust, intent: Intent) -> Adjust:
     if not write.rates:
         return write
     full = full_bucket(intent.limits, write.at_ms, metered=intent.metered)
-    return write._replace(anew=stamped(intent, adjusted(write, full), write.at_ms))
+    made = stamped(intent, adjusted(write, full), write.at_ms)
+    return write._replace(anew=made._replace(fence=fence_past(write.operation)))
 
 
 def plan_outlasting(bucket: Bucket, operation: str, now_ms: int) -> Refill | None:

@@ -43,6 +43,10 @@ class Buckets(Protocol):
         other than `Granted` say why; `Granted` then means that this write alone would have applied.
         """
 
+    async def fence(self, address: BucketAddress, operation: str) -> Bucket | None:
+        """Refuse from now on the copy of a write with this operation id, and all that were planned
+        before it (`core.idempotency.fenced`). Return the item, if there is one."""
+
     async def read(self, addresses: Sequence[BucketAddress]) -> dict[BucketAddress, Bucket]:
         """Return the items that exist, as of the last write that was answered."""
 

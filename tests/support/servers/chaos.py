@@ -11,6 +11,7 @@ connection that is kept alive. An act says what becomes of the request:
     Truncate        the server carries out the request; half of the answer's body comes back
     Corrupt         the server carries out the request; one byte of the answer's body is wrong
     Reset           the connection is reset; the server never hears of the request
+    DeliverLate     the connection ends; the server hears of the request when the test says so
     Answer          the proxy answers by itself; the server never hears of the request
 """
 
@@ -80,6 +81,19 @@ class Reset:
 
 
 @dataclass(frozen=True, slots=True)
+class DeliverLate:
+    """End the connection, and let the server hear of the request once it is released."""
+
+    released: threading.Event = field(default_factory=threading.Event)
+    delivered: threading.Event = field(default_factory=threading.Event)
+
+    def deliver(self) -> None:
+        """Let the server carry out the request now."""
+        self.released.set()
+        assert self.delivered.wait(_READ_TIMEOUT_S), "the request was never held back"
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """Answer in the server's place."""
 
@@ -88,7 +102,7 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-Act = Pass | Last | Delay | Hold | DropAnswer | Truncate | Corrupt | Reset | Answer
+Act = Pass | Last | Delay | Hold | DropAnswer | Truncate | Corrupt | Reset | DeliverLate | Answer
 
 
 def service_error(status: int, code: str, message: str = "by plan") -> Answer:
@@ -216,6 +230,13 @@ class ChaosProxy:
         match act:
             case Reset():
                 reset(client)
+                return False
+            case DeliverLate(released, delivered):
+                # Closing does not end the connection while its stream is open.
+                client.shutdown(socket.SHUT_RDWR)
+                if released.wait(_READ_TIMEOUT_S):
+                    _forward(request, server)
+                    delivered.set()
                 return False
             case Answer():
                 client.sendall(_bytes(act))

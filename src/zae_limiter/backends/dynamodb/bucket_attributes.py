@@ -6,6 +6,7 @@ b_{limit}_rp  period, ms  b_{limit}_tc  consumed       b_{limit}_rm  remainder
 cv            fingerprint of the limits the item was stamped with
 dl            limits that are not in force, separated by commas
 lo, l1 ...    ids of the last writes, newest first; empty where there was none
+fn            fence: writes with an id before it are refused
 ac            acquires admitted
 shard_count, ttl, cascade, parent_id, entity_id, resource, and the keys
 """
@@ -27,6 +28,7 @@ SHARD_COUNT = Field("shard_count")
 EXPIRES_AT = Field(TTL_ATTRIBUTE)
 PARENT = Field("parent_id")
 CASCADE = Field("cascade")
+FENCE = Field("fn")
 OPERATIONS = (Field("lo"), Field("l1"), Field("l2"), Field("l3"))
 assert len(OPERATIONS) == REMEMBERED_OPERATIONS
 CELL_FIELDS = ("tk", "cp", "ra", "rp", "tc", "rm")
@@ -37,18 +39,19 @@ _TAKE_WITHIN = Clause(IF="{0} >= {b} AND {0} <= {c}", SET="{0} = {0} - {a}", ADD
 _FILL = Clause(IF="{0} >= {a}", SET="{0} = {b}, {1} = {c}")
 _FILL_AND_TAKE = Clause(IF="{0} >= {a}", SET="{0} = {b}, {1} = {c}", ADD="{2} {d}")
 _REMEMBER = Clause(
-    IF="NOT ({a} IN ({0}, {1}, {2}, {3}))",
+    IF="NOT ({a} IN ({0}, {1}, {2}, {3})) AND (attribute_not_exists({4}) OR {4} <= {a})",
     SET="{3} = if_not_exists({2}, {b}), {2} = if_not_exists({1}, {b}),"
     " {1} = if_not_exists({0}, {b}), {0} = {a}",
 )
+_REMEMBERED = (*OPERATIONS, FENCE)
 _STAMPED = Clause(IF="{0} = {a} AND {1} = {b}")
 _STAMP = (FINGERPRINT, SHARD_COUNT)
 _REFILL_SINCE = Clause(IF="attribute_not_exists({0}) AND {1} <= {a}", SET="{1} = {b}")
 
 
 def remember(operation: str) -> Term:
-    """Require an operation to be new to the item, and remember it there."""
-    return _REMEMBER, OPERATIONS, (operation, "")
+    """Require an operation to be new and not behind the item's fence, and remember it there."""
+    return _REMEMBER, _REMEMBERED, (operation, "")
 
 
 def is_stamped(fingerprint: str, shard_count: int) -> Term:

@@ -22,6 +22,7 @@ from .bucket_attributes import (
     CELL_FIELDS,
     DORMANT,
     EXPIRES_AT,
+    FENCE,
     FINGERPRINT,
     OPERATIONS,
     PARENT,
@@ -76,6 +77,8 @@ def encode_bucket_item(address: BucketAddress, bucket: Bucket) -> Item:
         values[PARENT] = bucket.parent_id
     if bucket.expires_at_s is not None:
         values[EXPIRES_AT] = bucket.expires_at_s
+    if bucket.fence:
+        values[FENCE] = bucket.fence
     if bucket.dormant:
         values[DORMANT] = dormant_text(bucket)
     for name, cell in bucket.cells.items():
@@ -104,6 +107,7 @@ _KINDS: dict[str, str] = {
     EXPIRES_AT: "N",
     FINGERPRINT: "S",
     DORMANT: "S",
+    FENCE: "S",
     CASCADE: "BOOL",
     **dict.fromkeys(OPERATIONS, "S"),
 }
@@ -129,7 +133,7 @@ def _is_of(kind: str, value: Mapping[str, Any]) -> bool:
 
 
 # Plain text: a dictionary finds it faster than a `Field`, and every acquire passes here.
-_RF, _SHARDS, _CV, _AC, _TTL, _PARENT, _CASCADE, _DL = map(
+_RF, _SHARDS, _CV, _AC, _TTL, _PARENT, _CASCADE, _DL, _FN = map(
     str,
     (
         REFILLED_AT,
@@ -140,6 +144,7 @@ _RF, _SHARDS, _CV, _AC, _TTL, _PARENT, _CASCADE, _DL = map(
         PARENT,
         CASCADE,
         DORMANT,
+        FENCE,
     ),
 )
 _OPERATIONS = [str(field) for field in OPERATIONS]
@@ -167,6 +172,7 @@ def _decode(address: BucketAddress, item: Item) -> Bucket:
         parent_id=item[_PARENT].get("S") if _PARENT in item else None,
         cascade=item[_CASCADE]["BOOL"] if _CASCADE in item else False,
         dormant=_names(item[_DL]["S"]) & cells.keys() if _DL in item else frozenset(),
+        fence=item[_FN]["S"] if _FN in item else "",
     )
 
 

@@ -10,14 +10,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, assert_never
 
-from ...core.apply import owed_cells
+from ...core.apply import created, owed_cells
 from ...core.bucket import Bucket, BucketAddress, Cell
+from ...core.idempotency import fence_past
 from ...core.writes import Adjust, Create, Fill, Guard, Refill, Take, guards
 from .bucket_attributes import (
     ACQUIRES,
     CASCADE,
     DORMANT,
     EXPIRES_AT,
+    FENCE,
     FINGERPRINT,
     OPERATIONS,
     PARENT,
@@ -40,9 +42,17 @@ ALL_NEW = ("ReturnValues", "ALL_NEW")
 
 def creation(table_name: str, address: BucketAddress, write: Create) -> dict[str, Any]:
     """Return the parameters of a `PutItem`. An item that exists already comes back."""
-    item = encode_bucket_item(address, write.bucket)
+    item = encode_bucket_item(address, created(write))
     item[OPERATIONS[0]] = {"S": write.operation}
     return {"TableName": table_name, "Item": item, **request_fields(IS_NEW), **dict([_ALL_OLD])}
+
+
+def fence(table_name: str, address: BucketAddress, operation: str) -> Update:
+    """Return the parameters of an `UpdateItem` that moves the fence. An item whose fence is further
+    comes back, too."""
+    past = fence_past(operation)
+    terms = [PK.exists(), FENCE.is_below_or_absent(past), FENCE.set(past)]
+    return Update(_fixed(table_name, ALL_NEW), bucket_key_text(address), terms)
 
 
 def change(

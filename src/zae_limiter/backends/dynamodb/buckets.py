@@ -6,13 +6,14 @@ from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from ...core.apply import created
 from ...core.bucket import Bucket, BucketAddress
 from ...core.exceptions import StorageUnavailable, StoredDataError
 from ...core.writes import ABSENT, UNSEEN, Absent, Adjust, Create, Granted, Outcome, Refused, Write
 from ..damage import readable
 from . import schema
 from .bucket_codec import address_of, bucket_key, decode_bucket_item
-from .bucket_writes import ALL_NEW, Change, applicable, change, creation
+from .bucket_writes import ALL_NEW, Change, applicable, change, creation, fence
 from .item_reader import record_name
 from .older.old_buckets import OldBuckets
 from .pages import Query, read_pages
@@ -50,7 +51,7 @@ class DynamoBuckets:
             await self._table.call("PutItem", creation(self._table.name, address, write))
         except ConditionFailed as refusal:
             return _outcome(address, write, refusal.item)
-        return Granted(write.bucket._replace(recent=(write.operation,)))
+        return Granted(created(write)._replace(recent=(write.operation,)))
 
     async def _change(self, address: BucketAddress, write: Change) -> Outcome:
         table = self._table
@@ -72,7 +73,7 @@ class DynamoBuckets:
             seen = (await self.read([address])).get(address)
         for _ in range(_MAX_ATTEMPTS):
             outcome = await self._adjust_seen(address, write, seen)
-            if isinstance(outcome, Refused):
+            if isinstance(outcome, Refused) and write.operation >= outcome.bucket.fence:
                 seen = outcome.bucket
             elif seen is not None and isinstance(outcome, Absent):
                 seen = None
@@ -88,6 +89,14 @@ class DynamoBuckets:
         if write.anew is None:
             return ABSENT
         return await self._create(address, Create(write.operation, write.at_ms, write.anew))
+
+    async def fence(self, address: BucketAddress, operation: str) -> Bucket | None:
+        try:
+            request = fence(self._table.name, address, operation)
+            item = (await self._table.call("UpdateItem", request))["Attributes"]
+        except ConditionFailed as refusal:
+            item = refusal.item
+        return decode_bucket_item(address, item) if item else None
 
     async def write_all(self, writes: Sequence[tuple[BucketAddress, Write]]) -> list[Outcome]:
         if self.older is not None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from ...core.bucket import Bucket, BucketAddress
 from ...core.writes import Outcome, Write
-from ..locked_buckets import Apply, write_all_locked, write_locked
+from ..locked_buckets import Apply, fence_locked, write_all_locked, write_locked
 from .readings import forget, note
 from .tables import Tables
 
@@ -31,6 +31,10 @@ class MemoryBuckets:
         with self._tables.lock:
             return write_all_locked(self, self._apply, writes)
 
+    async def fence(self, address: BucketAddress, operation: str) -> Bucket | None:
+        with self._tables.lock:
+            return fence_locked(self, address, operation)
+
     def find(self, address: BucketAddress) -> Bucket | None:
         return self._tables.buckets.get(address)
 
@@ -41,6 +45,9 @@ class MemoryBuckets:
         self._tables.buckets[address] = after
         if before is None:
             self._sweep(at_ms)
+
+    def replace(self, address: BucketAddress, bucket: Bucket) -> None:
+        self._tables.buckets[address] = bucket
 
     def _sweep(self, now_ms: int) -> None:
         """Drop expired buckets each time their number has doubled: O(1) for each bucket."""

@@ -12,7 +12,7 @@ from ...core.usage import consumption
 from ...core.windows import hour_start_ms
 from ...core.writes import Outcome, Write
 from ..damage import readable
-from ..locked_buckets import write_all_locked, write_locked
+from ..locked_buckets import fence_locked, write_all_locked, write_locked
 from .codec import (
     BUCKET_COLUMNS,
     NOTHING_COUNTED,
@@ -60,6 +60,11 @@ class SqliteBuckets:
             lambda db: write_all_locked(_BucketRows(db), apply, writes)
         )
 
+    async def fence(self, address: BucketAddress, operation: str) -> Bucket | None:
+        return await self._connection.write(
+            lambda db: fence_locked(_BucketRows(db), address, operation)
+        )
+
     async def read(self, addresses: Sequence[BucketAddress]) -> dict[BucketAddress, Bucket]:
         def found(db: sqlite3.Connection) -> dict[BucketAddress, Bucket]:
             items = {address: read_bucket_row(db, address) for address in addresses}
@@ -105,6 +110,10 @@ class _BucketRows:
             counted = _count(db, address, item, hour_ms, after)
             look = look_at_s(after, item.look_at_s)
             update_bucket_row(db, address, item, BucketRow(after, shape_of(after), *counted, look))
+
+    def replace(self, address: BucketAddress, bucket: Bucket) -> None:
+        item = self._found[address]
+        update_bucket_row(self._db, address, item, item._replace(bucket=bucket))
 
 
 def _buckets(db: sqlite3.Connection, select: str, *key: str) -> dict[BucketAddress, Bucket]:

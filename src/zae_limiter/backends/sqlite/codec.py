@@ -91,13 +91,14 @@ def encode_bucket_row(item: BucketRow) -> BucketColumns:
 
 def encode_state(bucket: Bucket) -> tuple[str, str]:
     """Return the columns `state` and `recent`: all that is not in the shape. Amounts may exceed
-    SQLite's integers, so they are text, without JSON: every acquire passes here."""
+    SQLite's integers, so they are text, without JSON: every acquire passes here. The fence follows
+    the operations."""
     numbers = [bucket.refilled_at_ms, bucket.acquires]
     for tokens_milli, _, consumed_milli, remainder in bucket.cells.values():
         numbers += (tokens_milli, consumed_milli, remainder)
     if bucket.expires_at_s is not None:
         numbers.append(bucket.expires_at_s)
-    return " ".join(map(str, numbers)), " ".join(bucket.recent)
+    return " ".join(map(str, numbers)), f"{' '.join(bucket.recent)}|{bucket.fence}"
 
 
 def shape_of(bucket: Bucket) -> Shape:
@@ -146,11 +147,12 @@ def _item(row: Row) -> BucketRow:
         check_stored_numbers(numbers)
     # Three numbers for each limit. One more number is the end of the lifetime.
     expires_at_s = amounts.pop() if len(amounts) % 3 else None
+    operations, _, fence = recent.partition("|")
     bucket = Bucket(
         _cells(shape.rates, amounts),
         refilled_at_ms=refilled_at_ms,
         fingerprint=shape.fingerprint,
-        recent=tuple(recent.split()),
+        recent=tuple(operations.split()),
         acquires=acquires,
         expires_at_s=expires_at_s,
         shard=shape.shard,
@@ -158,6 +160,7 @@ def _item(row: Row) -> BucketRow:
         parent_id=shape.parent_id,
         cascade=shape.cascade,
         dormant=shape.dormant,
+        fence=fence,
     )
     return BucketRow(bucket, shape, _hour(hour_ms), counted, _maybe_integer(look_at_s))
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 
 from ...core.bucket import Bucket, BucketAddress
 from ...core.exceptions import StorageUnavailable
-from ...core.idempotency import Landing, landing
+from ...core.idempotency import Landing, landing, past_fence
 from ...core.ledger import Entry
-from ...core.writes import UNSEEN, Granted, Outcome, Write
+from ...core.writes import UNSEEN, Create, Granted, Outcome, Refused, Write
 from ..scope import Scope
 from .charge import Progress
 
@@ -19,6 +19,7 @@ _DELAYS_S = (0.01, 0.05, 0.2, 0.4)
 _PATIENCE_MS = 1000
 _LONGEST_NAP_MS = 128
 Addressed = tuple[BucketAddress, Write]
+_Found = Mapping[BucketAddress, Bucket]
 
 
 async def send_charge(scope: Scope, progress: Progress, entry: Entry, write: Write) -> Outcome:
@@ -44,17 +45,30 @@ async def send(scope: Scope, address: BucketAddress, write: Write) -> Outcome:
     """Carry out a write, and remember the bucket item that comes back."""
     local = scope.local
     seen = local.images.get(address)
+    write = _past_fence(write, seen)
     try:
         outcome = await scope.store.buckets.write(address, write)
     except StorageUnavailable as error:
         outcome = (await _send_again(scope, [(address, write)], _operations(seen), error))[0]
     local.remember(address, outcome)
+    if isinstance(outcome, Refused) and write.operation < outcome.bucket.fence:
+        # Another client has moved the fence meanwhile, so that this write could not land.
+        return await send(scope, address, write)
     return outcome
+
+
+def _past_fence(write: Write, seen: Bucket | None) -> Write:
+    """The write as a copy that the item does not refuse for its age."""
+    if seen is None or write.operation > seen.fence:
+        return write
+    return write._replace(operation=past_fence(write.operation, seen.fence))
 
 
 async def send_all(scope: Scope, writes: Sequence[Addressed]) -> list[Outcome]:
     """Carry out writes on different items in one transaction, all or none."""
-    known = _operations(*(scope.local.images.get(address) for address, _ in writes))
+    images = [scope.local.images.get(address) for address, _ in writes]
+    known = _operations(*images)
+    writes = [(a, _past_fence(w, seen)) for (a, w), seen in zip(writes, images, strict=True)]
     try:
         outcomes = await scope.store.buckets.write_all(writes)
     except StorageUnavailable as error:
@@ -93,16 +107,17 @@ async def _send_again(
     number of times if they did not. Other failures the store has retried as often as makes sense.
 
     The items themselves tell whether the writes landed. Writes are repeated only if they surely
-    had not; where that cannot be told, the failure is raised and stays ambiguous: what may have
-    been charged is not charged again.
+    had not, and a fence keeps them from landing yet. Where that cannot be told, the failure is
+    raised and stays ambiguous: what may have been charged is not charged again.
     """
     for delay_s in _DELAYS_S:
         if not (error.retryable and error.ambiguous):
             break
         await scope.io.pause(delay_s)
         landed = await _landed(scope, writes, known, error)
-        if landed is not None:
+        if isinstance(landed, list):
             return landed
+        writes = [(address, _past_fence(write, landed.get(address))) for address, write in writes]
         if delay_s == _DELAYS_S[-1] or scope.io.now_ms() - writes[0][1].at_ms > _PATIENCE_MS:
             break
         try:
@@ -120,29 +135,46 @@ async def _write(scope: Scope, writes: Sequence[Addressed]) -> list[Outcome]:
 
 async def _landed(
     scope: Scope, writes: Sequence[Addressed], known: Collection[str], error: StorageUnavailable
-) -> list[Outcome] | None:
-    """The outcomes if the writes had landed, None if they had not."""
+) -> list[Outcome] | _Found:
+    """The outcomes if the writes had landed; if they had not, the items, one of which is fenced:
+    that keeps all writes of a transaction from landing later."""
+    buckets = scope.store.buckets
+    # The creation of an item needs no fence: it cannot land once the item is there.
+    address, write = next((each for each in writes if not isinstance(each[1], Create)), writes[0])
+    found: dict[BucketAddress, Bucket] = {}
     try:
-        found = await scope.store.buckets.read([address for address, _ in writes])
+        if len(writes) > 1:
+            found = await buckets.read([each for each, _ in writes])
+        if _proof(writes, found, known) is not Landing.LANDED:
+            bucket = await buckets.fence(address, write.operation)
+            found |= {} if bucket is None else {address: bucket}
     except StorageUnavailable:
         raise error from None
-    # All or none landed, so the proof of one write holds for all.
+    match _proof(writes, found, known):
+        case Landing.LANDED:
+            return [Granted(found.get(each, UNSEEN)) for each, _ in writes]
+        case Landing.LOST:
+            return found
+        case Landing.UNKNOWN:
+            raise error
+
+
+def _proof(writes: Sequence[Addressed], found: _Found, known: Collection[str]) -> Landing:
+    """Whether the writes landed. All or none did, so the proof of one holds for all."""
     proofs = {landing(write.operation, found.get(address), known) for address, write in writes}
-    if Landing.LANDED in proofs:
-        return [Granted(found.get(address, UNSEEN)) for address, _ in writes]
-    if Landing.LOST in proofs:
-        return None
-    raise error
+    return next(proof for proof in Landing if proof in proofs)
 
 
 async def find_out(scope: Scope, progress: Progress) -> None:
     """Find out whether charges of unknown outcome landed: those that did become entries. If the
     items cannot tell, the charges stand."""
+    proofs = []
     try:
-        found = await scope.store.buckets.read([entry.address for _, entry in progress.sent])
+        for operation, entry in progress.sent:
+            item = await scope.store.buckets.fence(entry.address, operation)
+            proofs.append(landing(operation, item))
     except Exception:
         return
-    proofs = [landing(operation, found.get(entry.address)) for operation, entry in progress.sent]
     sent = list(zip(progress.sent, proofs, strict=True))
     progress.entries += [entry for (_, entry), proof in sent if proof is Landing.LANDED]
     progress.sent = [each for each, proof in sent if proof is Landing.UNKNOWN]

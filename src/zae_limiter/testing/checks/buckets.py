@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...core.apply import apply
-from ...core.bucket import Bucket, BucketAddress, at, split
+from ...core.bucket import REMEMBERED_OPERATIONS, Bucket, BucketAddress, at, split
+from ...core.idempotency import fence_past, past_fence
 from ...core.limit import MILLI, Limit, LimitSet
 from ...core.planner import Intent, plan, plan_restamp
 from ...core.validation import MAX_AMOUNT
@@ -207,6 +208,31 @@ async def check_a_write_that_is_sent_again_changes_nothing(trial: Trial) -> None
         await agreed(trial, address, write)
         again = await agreed(trial, address, write)
         expect(isinstance(again, Granted), f"{type(write).__name__} was refused when sent again")
+
+
+async def check_a_write_behind_the_fence_changes_nothing(trial: Trial) -> None:
+    address = trial.address()
+    await trial.write(address, trial.create())
+    early, late = trial.adjust(rpm=1000), trial.adjust(rpm=2000)
+    late = late._replace(operation=past_fence(late.operation, fence_past(early.operation)))
+    item = await trial.store.buckets.fence(address, early.operation)
+    if item is None or item.fence <= early.operation:
+        raise AssertionError(f"The fence was not moved: {item}")
+    same(await trial.store.buckets.fence(address, early.operation), item, "a second fence")
+    same(await trial.write(address, early), Refused(item), "a write behind the fence")
+    for _ in range(REMEMBERED_OPERATIONS + 1):
+        granted = await trial.write(address, late)
+        late = late._replace(operation=f"{late.operation}+")
+    expect(isinstance(granted, Granted), f"A write past the fence was not granted: {granted}")
+    after = (await trial.store.buckets.read([address]))[address]
+    same(await trial.write(address, early), Refused(after), "a write behind the fence, much later")
+
+
+async def check_a_fence_of_no_bucket_makes_none(trial: Trial) -> None:
+    address = trial.address()
+    fenced = await trial.store.buckets.fence(address, trial.io.operation_id())
+    same(fenced, None, "The fence of no bucket")
+    same(await trial.store.buckets.read([address]), {}, "The bucket after that")
 
 
 async def check_an_expired_bucket_is_not_charged_blindly(trial: Trial) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 from ...core.apply import apply
 from ...core.bucket import Bucket, BucketAddress
+from ...core.idempotency import fenced, operation_id
 from ...core.limit import MILLI, Limit, LimitSet
 from ...core.planner import (
     Crowded,
@@ -23,6 +24,8 @@ from ...core.writes import Adjust, Granted, Write
 from .trial import Trial, same
 
 _STEPS = 150
+# The part of steps before which the item is fenced.
+_FENCES = 0.1
 _LIMIT_SETS = (
     LimitSet.of([Limit.per_second("rps", 10), Limit.per_day("r-p.d", 97, burst=31)]),
     LimitSet.of([Limit.per_second("rps", 3, burst=12), Limit.per_minute("tpm", 7_777)]),
@@ -60,9 +63,20 @@ class _Walk:
             self._now_ms += self._random.choice((0, 0, 0, 1, 40, 999, 60_000, -30))
             address = self._random.choice(addresses)
             write = self._next(address)
+            if self._random.random() < _FENCES:
+                await self._fence(
+                    address, write.operation, f"seed {self._seed}, step {step}: fence"
+                )
             await self._send(address, write, f"seed {self._seed}, step {step}: {write}")
         found = await self._trial.store.buckets.read(addresses)
         same(found, self._model, f"seed {self._seed}: the buckets at the end")
+
+    async def _fence(self, address: BucketAddress, operation: str, what: str) -> None:
+        known = self._model.get(address)
+        wanted = None if known is None else fenced(known, operation)
+        same(await self._trial.store.buckets.fence(address, operation), wanted, what)
+        if wanted is not None:
+            self._model[address] = wanted
 
     async def _send(self, address: BucketAddress, write: Write, what: str) -> None:
         wanted = apply(write, self._model.get(address))
@@ -80,12 +94,17 @@ class _Walk:
             self._plan,
             self._restamp,
             self._repetition,
+            self._second_copy,
         ]
         return self._random.choice(makers)(address)
 
+    def _operation(self) -> str:
+        """Return an id that tells the time of the walk."""
+        return operation_id(self._now_ms, f"{self._random.getrandbits(40):x}")
+
     def _first(self, address: BucketAddress) -> Write:
         image = self._random.choice([None, *self._images.get(address, [])[-3:]])
-        return plan_first(self._intent(), image, self._trial.io.operation_id(), self._now_ms)
+        return plan_first(self._intent(), image, self._operation(), self._now_ms)
 
     def _adjustment(self, address: BucketAddress) -> Write:
         names = ("rps", "tpm", "r-p.d")
@@ -95,13 +114,13 @@ class _Walk:
         }
         acquires = self._random.choice((0, 0, -1))
         seen = self._random.choice((None, self._model.get(address)))
-        operation, intent = self._trial.io.operation_id(), self._intent()
+        operation, intent = self._operation(), self._intent()
         rates = rates_charged(deltas_milli, self._random.choice(((), (intent,))))
         write = Adjust(operation, self._now_ms, deltas_milli, acquires, seen, None, rates)
         return self._random.choice((write, plan_anew(write, intent)))
 
     def _plan(self, address: BucketAddress) -> Write:
-        intent, operation = self._intent(), self._trial.io.operation_id()
+        intent, operation = self._intent(), self._operation()
         images = self._images.get(address)
         planned = (
             plan(intent, self._random.choice(images[-3:]), operation, self._now_ms)
@@ -116,7 +135,7 @@ class _Walk:
         images = self._images.get(address)
         if not images:
             return self._plan(address)
-        operation = self._trial.io.operation_id()
+        operation = self._operation()
         return plan_restamp(
             self._intent(), self._random.choice(images[-3:]), operation, self._now_ms
         )
@@ -124,6 +143,11 @@ class _Walk:
     def _repetition(self, address: BucketAddress) -> Write:
         sent = self._sent.get(address)
         return self._random.choice(sent[-6:]) if sent else self._first(address)
+
+    def _second_copy(self, address: BucketAddress) -> Write:
+        """Return a write that was sent already, as a copy that was planned later."""
+        sent = self._repetition(address)
+        return sent._replace(operation=self._operation())
 
     def _intent(self) -> Intent:
         limits = self._random.choices(_LIMIT_SETS, (6, 2, 1))[0]
