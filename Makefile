@@ -66,9 +66,10 @@ bench: $(READY) ## Compare with other limiters: tables, and JSON in bench/result
 docs: $(READY) ## Run every example in README.md and docs/
 	$(BIN)/pytest -q tests/docs
 
-reference: $(READY) ## Write docs/reference.md and docs/cli.md from the code
+reference: $(READY) ## Write docs/reference.md, docs/cli.md and policies in docs/aws.md from the code
 	$(BIN)/python -m tests.docs.api_reference
 	$(BIN)/python -m tests.docs.cli_reference
+	$(BIN)/python -m tests.docs.aws_policies
 
 format: $(READY) ## Format the code
 	$(BIN)/ruff format .

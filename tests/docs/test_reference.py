@@ -9,7 +9,7 @@ import pytest
 import zae_limiter
 from zae_limiter.core import exceptions
 
-from . import api_reference, cli_reference
+from . import api_reference, aws_policies, cli_reference
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 TEXT = "\n".join(page.read_text(encoding="utf-8") for page in sorted(DOCS.rglob("*.md")))
@@ -37,3 +37,10 @@ def test_every_error_is_exported() -> None:
         if isinstance(value, type) and issubclass(value, Exception)
     }
     assert raised <= set(zae_limiter.__all__)
+
+
+def test_the_policies_on_the_page_about_aws_are_those_of_the_code() -> None:
+    written = aws_policies.PAGE.read_text(encoding="utf-8")
+    assert written == aws_policies.render(written), "run python -m tests.docs.aws_policies"
+    for name in aws_policies.documents():
+        assert f"<!-- policy: {name} -->" in written, name
