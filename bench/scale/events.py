@@ -8,6 +8,7 @@ is that of time, so that figures mean something.
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from random import Random
 from types import coroutine
@@ -101,7 +102,7 @@ class _VirtualSignal:
             self._events.wake(self._waiter)
         return True
 
-    async def wait(self, seconds: float | None) -> bool:
+    async def wait(self, seconds: float | None, *, for_store: bool = False) -> bool:
         if not self._is_set:
             self._waiter = self._events.current
             await _suspend(None if seconds is None else round(seconds * _SECOND_US))
@@ -147,6 +148,17 @@ class VirtualIo:
 
     async def shield(self, flow: Coroutine[Any, Any, T], *, shared: bool = False) -> T:
         return await flow
+
+    async def within(
+        self, flow: Coroutine[Any, Any, T], seconds: float, patience_s: float | None = None
+    ) -> T:
+        return await flow
+
+    def left_s(self) -> float:
+        return math.inf
+
+    def patience_s(self) -> float:
+        return math.inf
 
     async def gather(self, flows: Sequence[Coroutine[Any, Any, T]]) -> list[T | BaseException]:
         events = self._events

@@ -84,6 +84,10 @@ class BuilderSteps(StackSteps):
         """Choose how long the client waits for each answer of DynamoDB."""
         return self._with(read_timeout=seconds)
 
+    def total_timeout(self, seconds: float) -> Self:
+        """Choose how long a call waits for the store at most, all retries included."""
+        return self._with(total_timeout=seconds)
+
     def namespace(self, name: str) -> Self:
         """Choose the namespace, which must be registered; `default` always is."""
         self._choices.namespace = validate_namespace(name)

@@ -76,7 +76,7 @@ class RateLimiter(Records, LimiterBase):
 
     async def is_available(self, timeout: float = 1.0) -> bool:
         """Return whether the store answers within `timeout` seconds. Never raises."""
-        return await in_time(deployment.can_ping(self.scope), timeout)
+        return await in_time(deployment.can_ping(self.scope, timeout), timeout)
 
     def acquire(
         self,

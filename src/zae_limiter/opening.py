@@ -59,6 +59,7 @@ class ConnectOptions(TypedDict, total=False):
     transport: str | None
     connect_timeout: float | None
     read_timeout: float | None
+    total_timeout: float | None
     config_cache_ttl: float
     bucket_ttl_multiplier: int
     coalesce: bool
@@ -87,6 +88,7 @@ DEFAULT_OPTIONS: OpenOptions = {
     "transport": None,
     "connect_timeout": None,
     "read_timeout": None,
+    "total_timeout": None,
     "config_cache_ttl": 60,
     "bucket_ttl_multiplier": DEFAULT_TTL_MULTIPLIER,
     "coalesce": True,
@@ -177,7 +179,9 @@ def _choose_store(options: OpenOptions, environment: Mapping[str, str]) -> Store
                 raise ValidationError(field, value, f"the store is named by {origin} already")
     else:
         chosen = dynamodb_url(resolve_stack_name(stack), region, endpoint_url)
-    return parse_url(chosen).with_timeouts(options["connect_timeout"], options["read_timeout"])
+    return parse_url(chosen).with_timeouts(
+        options["connect_timeout"], options["read_timeout"], options["total_timeout"]
+    )
 
 
 async def open_scope(
@@ -241,6 +245,7 @@ def first_scope(
             url.name,
             url.region,
             url.endpoint_url,
+            url.patience_s,
         ),
         LocalState(
             ConfigCache(options["config_cache_ttl"]),

@@ -84,10 +84,11 @@ class Repository(Records, RepositoryBase):
         in `region`, or at `endpoint_url`. A missing table is created only with `create=True`, or
         where the endpoint is not AWS itself. `transport` is "wire" or "botocore", for programs that
         patch or trace botocore. `connect_timeout` (2) and `read_timeout` (4) are the seconds that
-        the client waits for DynamoDB; a URL can set them, too. A deployed Lambda that is older than
-        the client is updated with `auto_update=True`, an error with False, and reported without
-        either; the stored setting counts unless one is given. Where `strict_version` is stored, any
-        other version is an error.
+        the client waits for DynamoDB; a URL can set them, too. `total_timeout` (5) bounds a call
+        with all its retries, on every store. A deployed Lambda that is older than the client is
+        updated with `auto_update=True`, an error with False, and reported without either; the
+        stored setting counts unless one is given. Where `strict_version` is stored, any other
+        version is an error.
 
         Configuration is cached for `config_cache_ttl` (60) seconds, and a refusal is remembered for
         `refusal_cache_ttl` (1), of at most `refusal_cache_size` (10,000) buckets;
@@ -252,7 +253,7 @@ class Repository(Records, RepositoryBase):
 
     async def ping(self) -> bool:
         """Return whether the store answers."""
-        return await drive(deployment.can_ping(self.scope))
+        return await drive(deployment.can_ping(self.scope, self.scope.settings.patience_s))
 
     async def create_table(self) -> None:
         """Create the table if there is none, as opening with `create=True` does. Namespaces have to

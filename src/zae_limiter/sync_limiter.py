@@ -68,8 +68,8 @@ class SyncRateLimiter(SyncRecords, LimiterBase):
         self.repository.close()
 
     def is_available(self, timeout: float = 1.0) -> bool:
-        """Return whether the store answers. Never raises."""
-        return run(deployment.can_ping(self.scope))
+        """Return whether the store answers within `timeout` seconds. Never raises."""
+        return run(deployment.can_ping(self.scope, timeout))
 
     def acquire(
         self,

@@ -25,7 +25,7 @@ def test_a_url_brings_back_what_it_was_made_of(
 ) -> None:
     text = dynamodb_url("my-stack", region, endpoint_url)
     found = parse_url(text)
-    assert found == DynamoUrl(text, region, endpoint_url, "my-stack")
+    assert found == DynamoUrl(text, region, endpoint_url, stack="my-stack")
     assert (found.name, found.is_embedded) == ("my-stack", False)
 
 

@@ -24,7 +24,7 @@ class Bell:
         self.rung += 1
         return self.works
 
-    async def wait(self, seconds: float | None) -> bool:
+    async def wait(self, seconds: float | None, *, for_store: bool = False) -> bool:
         return self.rung > 0
 
     async def hold(self) -> None: ...

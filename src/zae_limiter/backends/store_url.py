@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple, Self
 from urllib.parse import SplitResult
 
 from ..core.exceptions import ValidationError
 from ..ports.io import Io
 from ..ports.repository_protocol import RepositoryProtocol
+
+USUAL_TOTAL_S = 5.0
+"""The seconds that a store call takes at most, with all its retries, unless others are chosen."""
 
 
 class OpenRequest(NamedTuple):
@@ -40,6 +43,9 @@ class StoreUrl(ABC):
     text: str
     region: str | None = None
     endpoint_url: str | None = None
+    connect_timeout: float | None = None
+    read_timeout: float | None = None
+    total_timeout: float | None = None
 
     @classmethod
     @abstractmethod
@@ -55,12 +61,26 @@ class StoreUrl(ABC):
         """The name of the store in messages and records."""
         return self.text
 
-    def with_timeouts(self, connect: float | None, read: float | None) -> StoreUrl:
-        """Replace the timeouts of the URL by those that are given, in seconds. A store in this
-        process has none, but nonsense is refused all the same."""
-        check_store_timeout("connect_timeout", connect)
-        check_store_timeout("read_timeout", read)
-        return self
+    def with_timeouts(
+        self, connect: float | None, read: float | None, total: float | None = None
+    ) -> Self:
+        """Replace the timeouts of the URL by those that are given, in seconds."""
+        return replace(
+            self,
+            connect_timeout=check_store_timeout("connect_timeout", connect) or self.connect_timeout,
+            read_timeout=check_store_timeout("read_timeout", read) or self.read_timeout,
+            total_timeout=check_store_timeout("total_timeout", total) or self.total_timeout,
+        )
+
+    @property
+    def patience_s(self) -> float:
+        """The seconds for which a call waits for the store at most, all retries included."""
+        return self.total_timeout or usual_total_s(self.read_timeout or 0)
+
+
+def usual_total_s(read_timeout_s: float) -> float:
+    """Return the total timeout for a read timeout: whoever chose a long one wants to wait."""
+    return max(USUAL_TOTAL_S, 1.25 * read_timeout_s)
 
 
 def check_store_timeout(field: str, value: object) -> float | None:

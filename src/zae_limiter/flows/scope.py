@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from ..core.bucket import Bucket, BucketAddress
@@ -27,6 +28,7 @@ class Settings:
 
     `coalesces`: writes of this process that meet at a bucket item go together.
     `linger_s`: how long a batch waits for followers that may still come.
+    `patience_s`: how long a call waits for the store at most, all retries included.
     """
 
     coalesces: bool = False
@@ -35,6 +37,7 @@ class Settings:
     stack_name: str = ""
     region: str | None = None
     endpoint_url: str | None = None
+    patience_s: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)

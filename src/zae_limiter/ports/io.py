@@ -20,9 +20,12 @@ class Signal(Protocol):
         """Wake the waiting flow. Any thread may call this, and more than once. Returns False when
         the flow can no longer be woken, because its event loop is closed."""
 
-    async def wait(self, seconds: float | None) -> bool:
+    async def wait(self, seconds: float | None, *, for_store: bool = False) -> bool:
         """Wait until the signal is set, at most this long by the clock; None waits without a limit.
-        Returns whether it was set. The wait may be cancelled."""
+        Returns whether it was set. The wait may be cancelled.
+
+        `for_store`: wait in real time, as stores do, also where tests move the clock by hand.
+        """
 
     async def hold(self) -> None:
         """Wait until the signal is set. A cancellation is held back until then."""
@@ -66,6 +69,20 @@ class Io(Protocol):
         `shared`: other callers depend on the flow. Then an interrupt that cannot be held back,
         such as Ctrl-C in the main thread, must not reach it either.
         """
+
+    async def within(
+        self, flow: Coroutine[Any, Any, T], seconds: float, patience_s: float | None = None
+    ) -> T:
+        """Run a flow whose store calls end within so many seconds, with an answer or an error.
+
+        `patience_s`: the time that calls of this kind have when they begin, if it is not the same.
+        """
+
+    def left_s(self) -> float:
+        """Return the seconds that the call has left; infinite if it has no deadline."""
+
+    def patience_s(self) -> float:
+        """Return the seconds that the call had when it began; infinite if it has no deadline."""
 
     async def gather(self, flows: Sequence[Coroutine[Any, Any, T]]) -> list[T | BaseException]:
         """Run all flows, return every outcome in order, and cancel none of them."""

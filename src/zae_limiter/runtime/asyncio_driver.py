@@ -106,13 +106,13 @@ class _AsyncioSignal:
             return False
         return True
 
-    async def wait(self, seconds: float | None) -> bool:
+    async def wait(self, seconds: float | None, *, for_store: bool = False) -> bool:
         if self._is_set.done():
             return True
         if seconds is None:
             await (hold(self._is_set) if is_shielded() else _end_of(self._is_set))
             return True
-        if self._clock.pass_time(seconds):
+        if not for_store and self._clock.pass_time(seconds):
             await asyncio.sleep(0)
             return self._is_set.done()
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
+from contextvars import copy_context
 from typing import Any
 
 Beside = Callable[[Callable[[], Any]], Any]
@@ -35,7 +36,7 @@ def in_greenlet(call: Callable[[], Any]) -> Any:
     """Make the call in a greenlet of its own."""
     import gevent
 
-    greenlet = gevent.spawn(call)
+    greenlet = gevent.spawn(copy_context().run, call)
     _hold(greenlet.ready, greenlet.join, None)
     return greenlet.value
 
@@ -45,6 +46,7 @@ class _Errand:
 
     def __init__(self, call: Callable[[], Any]) -> None:
         self._call = call
+        self._context = copy_context()
         self._free = threading.Lock()
         self.over = threading.Lock()
         self.over.acquire()
@@ -56,7 +58,7 @@ class _Errand:
 
     def run(self) -> None:
         if self.take():
-            self.result = self._call()
+            self.result = self._context.run(self._call)
             self.is_over = True
             self.over.release()
 

@@ -44,10 +44,10 @@ class _BlockingSignal:
             self._gate.release()
         return True
 
-    async def wait(self, seconds: float | None) -> bool:
+    async def wait(self, seconds: float | None, *, for_store: bool = False) -> bool:
         if self._is_set:
             return True
-        if seconds is not None and self._clock.pass_time(seconds):
+        if seconds is not None and not for_store and self._clock.pass_time(seconds):
             return self._is_set
         return self._gate.acquire(timeout=-1 if seconds is None else seconds) or self._is_set
 

@@ -8,6 +8,7 @@ import threading
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextvars import copy_context
 from typing import Any
 
 from ..core.exceptions import InvalidModeError
@@ -57,7 +58,7 @@ class Threads:
 
 
 def _in_parallel(pool: ThreadPoolExecutor, calls: Sequence[Callable[[], Any]]) -> list[Any]:
-    later: list[Future[Any]] = [pool.submit(call) for call in calls[1:]]
+    later: list[Future[Any]] = [pool.submit(copy_context().run, call) for call in calls[1:]]
     try:
         first = calls[0]()
     finally:
@@ -79,7 +80,7 @@ def greenlets(calls: Sequence[Callable[[], Any]]) -> list[Any]:
     """Run the calls as gevent greenlets."""
     import gevent
 
-    spawned = [gevent.spawn(call) for call in calls]
+    spawned = [gevent.spawn(copy_context().run, call) for call in calls]
     try:
         gevent.joinall(spawned)
     except BaseException:

@@ -31,7 +31,7 @@ class _SimulatedSignal:
             self._io.scheduler.wake(self._waiter)
         return True
 
-    async def wait(self, seconds: float | None) -> bool:
+    async def wait(self, seconds: float | None, *, for_store: bool = False) -> bool:
         return await self._wait(None if seconds is None else _whole_ms(seconds), cancellable=True)
 
     async def hold(self) -> None:
@@ -91,6 +91,17 @@ class SimulatedIo:
             return await flow
         finally:
             task.is_shielded = before
+
+    async def within(
+        self, flow: Coroutine[Any, Any, T], seconds: float, patience_s: float | None = None
+    ) -> T:
+        return await flow
+
+    def left_s(self) -> float:
+        return math.inf
+
+    def patience_s(self) -> float:
+        return math.inf
 
     async def gather(self, flows: Sequence[Coroutine[Any, Any, T]]) -> list[T | BaseException]:
         if not self.process.is_alive:

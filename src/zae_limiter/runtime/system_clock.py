@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 from ..core.idempotency import operation_id
+from ..local.deadline import Deadline, current_deadline, left_s, set_deadline
 from ..ports.clock import Clock
 from .ids import rising_entropy, unique_suffix
+
+T = TypeVar("T")
 
 
 class SystemClock:
@@ -36,3 +41,22 @@ class ClockedIo:
 
     def entropy(self) -> int:
         return rising_entropy()
+
+    async def within(
+        self, flow: Coroutine[Any, Any, T], seconds: float, patience_s: float | None = None
+    ) -> T:
+        before = current_deadline()
+        patience_s = seconds if patience_s is None else patience_s
+        set_deadline(Deadline(time.monotonic() + seconds, patience_s))
+        try:
+            return await flow
+        finally:
+            # Not by a token: a generator may be closed in another context.
+            set_deadline(before)
+
+    def left_s(self) -> float:
+        return left_s()
+
+    def patience_s(self) -> float:
+        deadline = current_deadline()
+        return math.inf if deadline is None else deadline.patience_s

@@ -7,6 +7,7 @@ connection that is kept alive. An act says what becomes of the request:
     Last            it comes back, and the connection closes
     Delay           it comes back later
     Hold            it comes back when the test says so
+    Drip            it comes back a byte at a time
     DropAnswer      the server carries out the request; the connection closes without answer
     Truncate        the server carries out the request; half of the answer's body comes back
     Corrupt         the server carries out the request; one byte of the answer's body is wrong
@@ -61,6 +62,13 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True)
+class Drip:
+    """Let the request through, and send a byte of the answer after each pause."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class DropAnswer:
     """Let the request through, and close instead of answering."""
 
@@ -102,7 +110,19 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-Act = Pass | Last | Delay | Hold | DropAnswer | Truncate | Corrupt | Reset | DeliverLate | Answer
+Act = (
+    Pass
+    | Last
+    | Delay
+    | Hold
+    | Drip
+    | DropAnswer
+    | Truncate
+    | Corrupt
+    | Reset
+    | DeliverLate
+    | Answer
+)
 
 
 def service_error(status: int, code: str, message: str = "by plan") -> Answer:
@@ -253,6 +273,11 @@ class ChaosProxy:
                 answer = _forward(request, server)
                 released.wait(_READ_TIMEOUT_S)
                 client.sendall(_bytes(answer))
+            case Drip(seconds):
+                for byte in _bytes(_forward(request, server)):
+                    if self._ended.wait(seconds):
+                        return False
+                    client.sendall(bytes([byte]))
             case Corrupt():
                 answer = _forward(request, server)
                 wrong = bytes([answer.body[0] ^ 1]) + answer.body[1:]

@@ -195,4 +195,5 @@ _SERVICE = "dynamodbstreams"
 
 def _streams_client(io: Io, access: Access, blocking: bool) -> DynamoClient:
     clock = ServerClock()
-    return DynamoClient(io, signed(io, clock, access, blocking=blocking, limits=_LIMITS), clock)
+    transport = signed(io, clock, access, blocking=blocking, limits=_LIMITS)
+    return DynamoClient(io, transport, clock, total_s=_LIMITS.total_s)

@@ -64,7 +64,8 @@ class Table:
                 return await self.call(operation, parameters)
             except StorageUnavailable as error:
                 wait_s = next(waits_s, None)
-                if not error.ambiguous or wait_s is None or self.io.now_ms() >= deadline_ms:
+                is_late = self.io.now_ms() >= deadline_ms or (wait_s or 0) >= self.io.left_s()
+                if not error.ambiguous or wait_s is None or is_late:
                     raise
             await self.io.pause(wait_s)
 
@@ -139,7 +140,7 @@ class Table:
             if not request:
                 return answers
             wait_s = next(waits_s, None)
-            if wait_s is None:
+            if wait_s is None or wait_s >= self.io.left_s():
                 raise StorageUnavailable(
                     f"DynamoDB is too busy: {operation} was never done in full", ambiguous=True
                 )

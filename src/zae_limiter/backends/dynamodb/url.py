@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 from urllib.parse import SplitResult, parse_qsl, quote, unquote
 
 from ...core.exceptions import ValidationError
 from ...core.validation import validate_stack_name
 from ...ports.io import Io
-from ..store_url import OpenRequest, StoreUrl, check_store_timeout
+from ..store_url import OpenRequest, StoreUrl
 
 if TYPE_CHECKING:
     from .opening import Creation
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .wire.edge import Limits
 
 _REGION = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*", re.ASCII)
-_TIMEOUTS = ("connect_timeout", "read_timeout")
+_TIMEOUTS = ("connect_timeout", "read_timeout", "total_timeout")
 _OPTIONS = {"endpoint_url", *_TIMEOUTS}
 
 
@@ -32,8 +32,6 @@ class DynamoUrl(StoreUrl):
     is_embedded = False
 
     stack: str = ""
-    connect_timeout: float | None = None
-    read_timeout: float | None = None
 
     @classmethod
     def parse(cls, text: str, parts: SplitResult) -> Self:
@@ -46,19 +44,12 @@ class DynamoUrl(StoreUrl):
             known = ", ".join(sorted(_OPTIONS))
             raise ValidationError("url", text, f"takes each of {known} once, and no fragment")
         stack = validate_stack_name(unquote(parts.path[1:]), "stack")
-        found = cls(text, region, options.get("endpoint_url") or None, stack)
+        found = cls(text, region, options.get("endpoint_url") or None, stack=stack)
         return found.with_timeouts(*(_seconds(options, name) for name in _TIMEOUTS))
 
     @property
     def name(self) -> str:
         return self.stack
-
-    def with_timeouts(self, connect: float | None, read: float | None) -> Self:
-        return replace(
-            self,
-            connect_timeout=check_store_timeout("connect_timeout", connect) or self.connect_timeout,
-            read_timeout=check_store_timeout("read_timeout", read) or self.read_timeout,
-        )
 
     def prepare(self, io: Io, *, blocking: bool) -> DynamoStore:
         """Return the store without reaching its table."""
@@ -80,6 +71,7 @@ class DynamoUrl(StoreUrl):
         return Limits(
             self.connect_timeout or usual.connect_timeout_s,
             self.read_timeout or usual.read_timeout_s,
+            total_timeout_s=self.patience_s,
         )
 
     async def open(self, io: Io, request: OpenRequest) -> DynamoStore:

@@ -13,17 +13,38 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from ...core.exceptions import InfrastructureNotFoundError, StorageUnavailable
+from ...local.deadline import left_s
 from ...ports.io import Io
-from .errors import translate
+from .errors import busy_error, is_busy, translate
 from .file import connect, identity
 from .waiting import patiently
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
+
+
+# How long one call waits for a locked file before others of this process have their turn.
+_TURN_S = 0.005
+
+
+class _Locked:
+    """The file is still locked by another process."""
+
+
+@contextmanager
+def _held(lock: threading.Lock, deadline: float) -> Iterator[None]:
+    """Hold a lock that other threads of this process may hold until the deadline."""
+    if not lock.acquire(timeout=max(0, deadline - time.monotonic())):
+        raise busy_error("other threads wait for the file")
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 class _Session:
@@ -60,27 +81,30 @@ class Connection:
 
     async def read(self, work: Work[T]) -> T:
         """Run `work` on one snapshot of the data."""
-        deadline = self._deadline()
-        return await self._io.offload(
-            lambda: self._attempt(lambda db: _transaction(db, "BEGIN", work), deadline)
-        )
+        return await self._patiently(lambda db: _transaction(db, "BEGIN", work))
 
     async def select(self, statement: str, values: Sequence[object]) -> list[Any]:
         """Return all rows of one statement, which is a snapshot by itself."""
-        deadline = self._deadline()
-        return await self._io.offload(
-            lambda: self._attempt(lambda db: db.execute(statement, values).fetchall(), deadline)
-        )
+        return await self._patiently(lambda db: db.execute(statement, values).fetchall())
 
     async def write(self, work: Work[T]) -> T:
         """Run `work` as one transaction: all of it takes effect, or it raises and nothing does.
 
         `work` may be run again when the file was locked, so it must have no other effects.
         """
+        return await self._patiently(lambda db: _transaction(db, "BEGIN IMMEDIATE", work))
+
+    async def _patiently(self, work: Work[T]) -> T:
+        """Run `work`, and again while the file is locked, until the deadline.
+
+        The thread is left free again and again: a caller with less time must not wait in it for
+        one with more.
+        """
         deadline = self._deadline()
-        return await self._io.offload(
-            lambda: self._attempt(lambda db: _transaction(db, "BEGIN IMMEDIATE", work), deadline)
-        )
+        while True:
+            found = await self._io.offload(lambda: self._attempt(work, deadline))
+            if not isinstance(found, _Locked):
+                return found
 
     async def close(self) -> None:
         """Close the file."""
@@ -89,7 +113,7 @@ class Connection:
     def _deadline(self) -> float:
         # Set before the call queues for a thread and for the lock. Without this, callers behind
         # one that waits in vain would each wait as long again.
-        return time.monotonic() + self._wait_s
+        return time.monotonic() + max(0, min(self._wait_s, left_s()))
 
     def _open(self, deadline: float, *, create: bool) -> None:
         session = self._session_here()
@@ -99,14 +123,17 @@ class Connection:
         except sqlite3.Error as error:
             raise translate(self._path, error) from error
 
-    def _attempt(self, work: Work[T], deadline: float) -> T:
+    def _attempt(self, work: Work[T], deadline: float) -> T | _Locked:
         """Run `work`, which leaves nothing behind when it fails."""
         session = self._session_here()
+        soon = min(deadline, time.monotonic() + _TURN_S)
         try:
-            with session.lock:
+            with _held(session.lock, deadline):
                 db = self._current(session, deadline)
-                return patiently(deadline, lambda: work(db))
+                return patiently(soon, lambda: work(db))
         except sqlite3.Error as error:
+            if is_busy(error) and time.monotonic() < deadline:
+                return _Locked()
             raise translate(self._path, error) from error
 
     def _session_here(self) -> _Session:

@@ -38,6 +38,13 @@ def is_busy(error: sqlite3.Error) -> bool:
     return code(error) == sqlite3.SQLITE_BUSY
 
 
+def busy_error(message: str) -> sqlite3.OperationalError:
+    """Return the error that SQLite raises when another connection holds the lock."""
+    error = sqlite3.OperationalError(message)
+    error.sqlite_errorcode = sqlite3.SQLITE_BUSY
+    return error
+
+
 def translate(path: str, error: sqlite3.Error) -> Exception:
     """Return the domain's error for an error of SQLite; the error itself if there is none."""
     result = code(error)

@@ -52,8 +52,8 @@ class SqliteStore:
         return cls(connection)
 
     async def ping(self) -> None:
-        """Read from the file."""
-        await self._connection.read(
+        """Read from the file, under the lock of a writer."""
+        await self._connection.write(
             lambda db: db.execute("SELECT 1 FROM namespaces LIMIT 1").fetchone()
         )
 

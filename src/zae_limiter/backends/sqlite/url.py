@@ -9,7 +9,7 @@ from urllib.parse import SplitResult, unquote
 from ...core.exceptions import ValidationError
 from ...ports.io import Io
 from ..store_url import OpenRequest, StoreUrl, refuse_extras
-from .store import SqliteStore
+from .store import LOCK_WAIT_S, SqliteStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,4 +29,5 @@ class SqliteUrl(StoreUrl):
     path: str = ""
 
     async def open(self, io: Io, request: OpenRequest) -> SqliteStore:
-        return await SqliteStore.open(self.path, io, create=request.create)
+        wait_s = self.read_timeout or min(LOCK_WAIT_S, self.patience_s)
+        return await SqliteStore.open(self.path, io, create=request.create, wait_s=wait_s)

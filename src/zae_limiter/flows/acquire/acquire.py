@@ -18,8 +18,9 @@ from ..shards.multi_take import take_from_several
 from .charge import Charge, Progress, Shortage, Taken, current_items, shortage
 from .one_transaction import charge_in_one_transaction
 from .refusals import AcquireRefused, foresee
+from .request import Request, plan_charges
 from .send import find_out
-from .settle import refund
+from .settle import pay, refund
 
 # Each round means that another client has deleted the bucket; a bound keeps it finite.
 _MAX_ROUNDS = 96
@@ -31,6 +32,11 @@ class Charged(NamedTuple):
 
     ledger: Ledger
     limits: LimitSet
+
+
+async def charge(scope: Scope, request: Request, acquires: int = 1) -> Charged:
+    """Charge every level that a request concerns. Raises `AcquireRefused`."""
+    return await charge_levels(scope, await plan_charges(scope, request, acquires))
 
 
 async def charge_levels(scope: Scope, charges: Sequence[Charge]) -> Charged:
@@ -148,7 +154,7 @@ async def _undo(scope: Scope, levels: Sequence[Progress]) -> None:
             if level.sent:
                 await find_out(scope, level)
     finally:
-        await refund(scope, _ledger(levels))
+        await pay(scope, refund(scope, _ledger(levels)))
 
 
 async def _charge_bucket(scope: Scope, progress: Progress) -> Taken | Shortage:

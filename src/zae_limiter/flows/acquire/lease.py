@@ -20,11 +20,11 @@ from ...core.models import OnUnavailable
 from ...core.validation import MAX_AMOUNT, validate_amount, validate_consume
 from ...local.fork_safety import new_lock
 from ..scope import Scope
-from .acquire import charge_levels
+from .acquire import charge
 from .charge import require_known
 from .refusals import AcquireRefused
-from .request import Request, plan_charges
-from .settle import refund, settle
+from .request import Request
+from .settle import pay, refund, settle
 from .wait import charge_in_time
 
 logger = logging.getLogger("zae_limiter")
@@ -74,7 +74,7 @@ async def open_lease(scope: Scope, request: Request, terms: LeaseTerms) -> Lease
     charged = None
     try:
         if terms.timeout is None:
-            charged = await charge_levels(scope, await plan_charges(scope, request))
+            charged = await scope.io.within(charge(scope, request), scope.settings.patience_s)
         else:
             charged = await charge_in_time(scope, request, terms.timeout)
         return LeaseRecord(scope, request, terms, charged.ledger, charged.limits)
@@ -87,22 +87,21 @@ async def open_lease(scope: Scope, request: Request, terms: LeaseTerms) -> Lease
     except BaseException:
         # Without this, an interrupt right after the charge would keep it.
         if charged is not None:
-            await scope.io.shield(refund(scope, charged.ledger))
+            await pay(scope, refund(scope, charged.ledger))
         raise
 
 
 async def consume(record: LeaseRecord, amounts: Mapping[str, int]) -> None:
     """Charge more, at every level, all or none."""
-    wanted = _checked(record, amounts)
+    scope, wanted = record.scope, _checked(record, amounts)
     if record.limits is None or not any(wanted.values()):
         return
     wanted_milli = {name: amount * MILLI for name, amount in wanted.items()}
     request = record.request._replace(wanted_milli=wanted_milli, field="consume")
     try:
-        planned = await plan_charges(record.scope, request, acquires=0)
-        more = await charge_levels(record.scope, planned)
+        more = await scope.io.within(charge(scope, request, acquires=0), scope.settings.patience_s)
         if not _absorb(record, more.ledger):
-            await record.scope.io.shield(refund(record.scope, more.ledger))
+            await pay(scope, refund(scope, more.ledger))
             raise LeaseExpiredError
     except AcquireRefused as refusal:
         raise refusal.to_error() from None
@@ -173,7 +172,7 @@ async def give_back(record: LeaseRecord) -> None:
         if record.state is not LeaseState.ACTIVE:
             raise LeaseExpiredError
         record.state = LeaseState.REFUNDED
-    await record.scope.io.shield(refund(record.scope, record.ledger))
+    await pay(record.scope, refund(record.scope, record.ledger))
 
 
 def ends_quietly(record: LeaseRecord) -> bool:
@@ -194,7 +193,7 @@ async def end_lease(record: LeaseRecord, *, failed: bool) -> None:
             return
         record.state = LeaseState.REFUNDED if refunds else LeaseState.SETTLED
     if refunds:
-        await record.scope.io.shield(refund(record.scope, record.ledger))
+        await pay(record.scope, refund(record.scope, record.ledger))
         return
     # What the body raised says more than a correction that failed after it, and has been logged.
     with suppress(RateLimiterUnavailable) if failed else nullcontext():
@@ -203,7 +202,7 @@ async def end_lease(record: LeaseRecord, *, failed: bool) -> None:
 
 async def _settle(record: LeaseRecord) -> None:
     try:
-        await record.scope.io.shield(settle(record.scope, record.ledger))
+        await pay(record.scope, settle(record.scope, record.ledger))
     except StorageUnavailable as error:
         _bear(record, error)
 

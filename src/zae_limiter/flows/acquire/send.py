@@ -111,7 +111,7 @@ async def _send_again(
     raised and stays ambiguous: what may have been charged is not charged again.
     """
     for delay_s in _DELAYS_S:
-        if not (error.retryable and error.ambiguous):
+        if not (error.retryable and error.ambiguous) or scope.io.left_s() <= delay_s:
             break
         await scope.io.pause(delay_s)
         landed = await _landed(scope, writes, known, error)

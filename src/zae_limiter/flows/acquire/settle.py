@@ -1,13 +1,14 @@
 """Corrections and refunds of a lease: unconditional writes, one for each bucket item.
 
-They are owed, so their callers shield them: a task that is cancelled meanwhile, however often,
+They are owed, so their callers `pay` them: a task that is cancelled meanwhile, however often,
 waits until they are written.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from typing import Any
 
 from ...core.bucket import BucketAddress
 from ...core.ledger import Ledger
@@ -20,6 +21,11 @@ logger = logging.getLogger("zae_limiter")
 _NOT_REFUNDED = "Refund failed, the tokens stay charged"
 _NOT_CORRECTED = "Correction failed, the charge stays as it was"
 _Owed = Sequence[tuple[BucketAddress, Correction]]
+
+
+def pay(scope: Scope, owed: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:
+    """Carry out what is owed, cancelled or not, in a time of its own: the caller's may be over."""
+    return scope.io.shield(scope.io.within(owed, scope.settings.patience_s))
 
 
 async def refund(scope: Scope, ledger: Ledger) -> None:

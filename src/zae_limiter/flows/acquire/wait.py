@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from ...core.bucket import Bucket, BucketAddress, take_tokens
 from ...core.judge import judge_shards, statuses
@@ -15,6 +16,10 @@ from .charge import Charge, current_items
 from .refusals import AcquireRefused
 from .request import Request, plan_charges
 from .wait_queue import Place
+
+T = TypeVar("T")
+# A caller that cannot wait for tokens at all has to wait for the store's answer.
+_LEAST_FOR_STORE_S = 0.08
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +37,16 @@ class _Waiter:
     scope: Scope
     request: Request
     deadline_ms: int
+    patience_s: float
 
     def left_ms(self) -> int:
         return max(0, self.deadline_ms - self.scope.io.now_ms())
+
+    def ask(self, flow: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+        """Run a flow that asks the store, within the time that is left for that."""
+        longest_s = self.scope.settings.patience_s
+        left_s = min(longest_s, max(_LEAST_FOR_STORE_S, self.left_ms() / 1000))
+        return self.scope.io.within(flow, left_s, min(longest_s, self.patience_s))
 
 
 async def charge_in_time(scope: Scope, request: Request, timeout_s: float) -> Charged:
@@ -44,12 +56,12 @@ async def charge_in_time(scope: Scope, request: Request, timeout_s: float) -> Ch
     process that wait for the same bucket are served in the order in which they came.
     """
     deadline_ms = scope.io.now_ms() + round(timeout_s * 1000)
-    waiter = _Waiter(scope, request, deadline_ms)
-    planned = await plan_charges(scope, request)
+    waiter = _Waiter(scope, request, deadline_ms, max(timeout_s, _LEAST_FOR_STORE_S))
+    planned = await waiter.ask(plan_charges(scope, request))
     busy = scope.local.wait_queues.busy(charge.home for charge in planned)
     notifications = scope.local.wait_queues.notifications
     outcome: Charged | _Blocked
-    outcome = _Blocked(busy, 0, notifications) if busy else await _attempt(waiter)
+    outcome = _Blocked(busy, 0, notifications) if busy else await waiter.ask(_attempt(waiter))
     while isinstance(outcome, _Blocked):
         outcome = await _queue(waiter, outcome)
     return outcome
@@ -75,7 +87,7 @@ async def _queue(waiter: _Waiter, blocked: _Blocked) -> Charged | _Blocked:
     is_behind = queues.join(place)
     try:
         if is_behind:
-            await _refuse_if_hopeless(waiter, place)
+            await waiter.ask(_refuse_if_hopeless(waiter, place))
         await _wait_for_turn(waiter, place)
         stale = is_behind or queues.notified_since(place.address, blocked.notifications)
         return await _serve(waiter, place, 0 if stale else blocked.wait_ms)
@@ -90,7 +102,7 @@ async def _wait_for_turn(waiter: _Waiter, place: Place) -> None:
         if waiter.scope.local.wait_queues.is_first(place):
             return
         if not waiter.left_ms():
-            await _refuse_if_hopeless(waiter, place)
+            await waiter.ask(_refuse_if_hopeless(waiter, place))
             return
         await place.signal.wait(waiter.left_ms() / 1000)
 
@@ -103,11 +115,15 @@ async def _serve(waiter: _Waiter, place: Place, wait_ms: float) -> Charged | _Bl
         # A new signal before each attempt: a change during the attempt is not missed.
         place.signal = waiter.scope.io.signal()
         place.is_trying = True
-        outcome = await _look(waiter) or await _attempt(waiter)
+        outcome = await waiter.ask(_look_and_attempt(waiter))
         if not isinstance(outcome, _Blocked) or outcome.address != place.address:
             return outcome
         place.is_trying = False
         wait_ms = outcome.wait_ms
+
+
+async def _look_and_attempt(waiter: _Waiter) -> Charged | _Blocked:
+    return await _look(waiter) or await _attempt(waiter)
 
 
 async def _look(waiter: _Waiter) -> _Blocked | None:

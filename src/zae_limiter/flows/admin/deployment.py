@@ -71,10 +71,10 @@ async def set_version_record(
     )
 
 
-async def can_ping(scope: Scope) -> bool:
-    """True when the store answers."""
+async def can_ping(scope: Scope, timeout_s: float) -> bool:
+    """True when the store answers in time, and can be written to."""
     try:
-        await scope.store.ping()
+        await scope.io.within(scope.store.ping(), timeout_s)
     except Exception:
         return False
     return True

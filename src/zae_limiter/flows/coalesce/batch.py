@@ -29,7 +29,7 @@ from ..config.resolve import resolve_afresh
 from ..scope import Scope
 from ..shards.items import Items, read_whole
 from .charges import fitting, joint_progress, share_doubt, share_out, sum_corrections
-from .queue import Ticket, WriteQueues
+from .queue import Ticket
 
 # Each write after the second means that another client has changed the item meanwhile.
 _MAX_WRITES = 16
@@ -104,11 +104,12 @@ def _carry_out(scope: Scope, address: BucketAddress, load: _Load) -> Coroutine[A
 
 async def _queue_up(scope: Scope, address: BucketAddress, load: _Load) -> object:
     """Follow in the next batch, or lead it. Returns the outcome, or raises it."""
-    ticket = Ticket(scope.io.signal(), load, _group(load), isinstance(load, Correction))
+    group = (_group(load), scope.io.patience_s())
+    ticket = Ticket(scope.io.signal(), load, group, isinstance(load, Correction))
     queues = scope.local.write_queues
     try:
         queues.join(address, ticket)
-        interruption = await _wait(queues, address, ticket)
+        interruption = await _wait(scope, address, ticket)
         if ticket.leads:
             await _lead(scope, address, ticket)
     finally:
@@ -134,20 +135,31 @@ def _group(load: _Load) -> object:
     return load.charge.limits.fingerprint if isinstance(load, Progress) else type(load)
 
 
-async def _wait(
-    queues: WriteQueues, address: BucketAddress, ticket: Ticket
-) -> BaseException | None:
+async def _wait(scope: Scope, address: BucketAddress, ticket: Ticket) -> BaseException | None:
     """Wait until this ticket leads, or its batch has ended.
+
+    Callers of equal patience need no timer: the write ahead of them ends in time for its own
+    caller, who came earlier. A batch has members of one patience only.
 
     A caller that is interrupted while it is queued leaves the queue. One whose charge is under
     way must know the outcome before it can give it back, and a correction is never given up: an
     interruption that the driver does not hold back is returned, to be raised afterwards.
     """
     interruption: BaseException | None = None
-    is_patient = ticket.is_owed
+    queues, is_patient = scope.local.write_queues, ticket.is_owed
+    is_hurried = scope.io.patience_s() < scope.settings.patience_s
     while not ticket.is_over:
         try:
-            await (ticket.signal.hold() if is_patient else ticket.signal.wait(None))
+            if is_patient:
+                await ticket.signal.hold()
+            elif not is_hurried:
+                await ticket.signal.wait(None)
+            elif not await ticket.signal.wait(max(0, scope.io.left_s()), for_store=True):
+                is_patient = True
+                if queues.give_up(address, ticket):
+                    raise _too_late(address)
+        except StorageUnavailable:
+            raise
         except BaseException as error:
             if not (is_patient and ticket.is_over):
                 is_lost = is_patient or isinstance(error, GeneratorExit)
@@ -155,6 +167,10 @@ async def _wait(
                     raise
             interruption, is_patient = interruption or error, True
     return interruption
+
+
+def _too_late(address: BucketAddress) -> StorageUnavailable:
+    return StorageUnavailable(f"{address} was not free in time", retryable=False)
 
 
 async def _lead(scope: Scope, address: BucketAddress, leader: Ticket) -> None:

@@ -6,8 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from ....core.exceptions import StorageUnavailable
+from ....local.deadline import current_deadline, left_s
 from ....ports.io import Io
-from .errors import Busy, ConditionFailed, ResourceMissing, TransactionCanceled, hopeless
+from ...store_url import USUAL_TOTAL_S
+from .errors import (
+    Busy,
+    ConditionFailed,
+    ResourceMissing,
+    TransactionCanceled,
+    hopeless,
+    hopeless_now,
+)
 from .meter import Meter
 from .retry import Backoff, delays
 from .server_clock import ServerClock
@@ -22,11 +31,17 @@ class DynamoClient:
     """
 
     def __init__(
-        self, io: Io, transport: Transport, clock: ServerClock, backoff: Backoff | None = None
+        self,
+        io: Io,
+        transport: Transport,
+        clock: ServerClock,
+        backoff: Backoff | None = None,
+        total_s: float = USUAL_TOTAL_S,
     ) -> None:
         self.io = io
         self._transport = transport
         self._backoff = backoff or Backoff()
+        self._total_s = total_s
         self.clock = clock
         self.meter = Meter()
         self._offset_s = 0.0
@@ -35,6 +50,11 @@ class DynamoClient:
     async def call(self, operation: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Carry out an operation, such as `UpdateItem`. Parameters and result are its JSON.
         Raises as `errors` says."""
+        if current_deadline() is None:
+            return await self.io.within(self._call(operation, parameters), self._total_s)
+        return await self._call(operation, parameters)
+
+    async def _call(self, operation: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
         began_ms = self.io.now_ms()
         try:
             return await self._once(operation, parameters, is_first=True)
@@ -63,7 +83,7 @@ class DynamoClient:
         for wait_s in delays(backoff, self.io.entropy):
             if error.ambiguous or not error.retryable:
                 break
-            if self.io.now_ms() + 1000 * wait_s > deadline_ms:
+            if self.io.now_ms() + 1000 * wait_s > deadline_ms or wait_s >= left_s():
                 break
             await self.io.pause(wait_s)
             try:
@@ -82,6 +102,8 @@ class DynamoClient:
     ) -> dict[str, Any]:
         if self._is_closed:
             raise RuntimeError("the store has been closed")
+        if left_s() <= 0:
+            raise hopeless_now(f"{operation}: the call has no time left")
         self.meter.count_request(operation, is_first=is_first)
         try:
             content = await self._transport.exchange(operation, parameters)

@@ -42,7 +42,7 @@ def open_client(
         made = _botocore(clock, blocking, region, endpoint_url, limits)
     else:
         made = signed(io, clock, Access(region, endpoint_url), blocking=blocking, limits=limits)
-    return DynamoClient(io, made, clock)
+    return DynamoClient(io, made, clock, total_s=(limits or Limits()).total_s)
 
 
 def signed(

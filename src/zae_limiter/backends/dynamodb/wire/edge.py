@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from ...store_url import usual_total_s
 from .protocol import Answer
 from .request import SignedRequest
 
@@ -12,11 +13,17 @@ from .request import SignedRequest
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Limits bound the time an edge waits for a connection, the time it then waits for each next
-    byte, and the size of its connection pool."""
+    byte, the size of its connection pool, and the time that a call takes with all its retries."""
 
     connect_timeout_s: float = 2.0
     read_timeout_s: float = 4.0
     connections: int = 100
+    total_timeout_s: float | None = None
+
+    @property
+    def total_s(self) -> float:
+        """Return the total timeout that was given; else 5 s, or more after a long read timeout."""
+        return self.total_timeout_s or usual_total_s(self.read_timeout_s)
 
 
 class Edge(Protocol):

@@ -118,6 +118,11 @@ def hopeless(message: str, cause: BaseException | None = None) -> StorageUnavail
     return StorageUnavailable(message, cause, retryable=False)
 
 
+def hopeless_now(message: str) -> StorageUnavailable:
+    """Build the error for a request that is not sent, because its caller cannot wait for it."""
+    return StorageUnavailable(message, retryable=False)
+
+
 ErrorRow = tuple[type[Exception], Callable[[str, BaseException], Exception]]
 """A row maps a library's exception class to the function that builds our exception."""
 

@@ -14,6 +14,7 @@ import time
 import weakref
 from collections import deque
 
+from ....local.deadline import answer_ends_s, time_left_of
 from .edge import Limits
 from .endpoint import Endpoint
 from .errors import raise_ours, unsent
@@ -46,7 +47,7 @@ class SocketEdge:
         except Exception as error:
             raise_ours(error, BEFORE_SENDING, str(self._endpoint))
         try:
-            return connection.exchange(data)
+            return connection.exchange(data, self._limits.read_timeout_s, answer_ends_s())
         except Exception as error:
             raise_ours(error, AFTER_SENDING, str(self._endpoint))
         finally:
@@ -94,7 +95,8 @@ class _Pool:
         """Wait for room, and take the connection that was used last, if there is any."""
         with self._changed:
             if not self._room:
-                self._changed.wait_for(lambda: self._room, self._limits.connect_timeout_s)
+                patience_s = time_left_of(self._limits.connect_timeout_s)
+                self._changed.wait_for(lambda: self._room, patience_s)
             if not self._room:
                 raise unsent(f"all {self._limits.connections} connections are in use")
             self._room -= 1
@@ -145,13 +147,16 @@ class _Connection:
         """Tell whether the connection may be used again."""
         return is_fresh(self.idle_since_s) and not (self._has_news() or _pending(self._socket))
 
-    def exchange(self, request: bytes) -> Answer:
-        """Send a request and read the answer. Close the connection unless it is kept alive."""
+    def exchange(self, request: bytes, gap_s: float, ends_s: float) -> Answer:
+        """Send a request and read the answer, which must be whole by a monotonic time, with no
+        longer gaps. Close the connection unless it is kept alive."""
         incoming = Incoming()
         try:
+            self._socket.settimeout(min(gap_s, time_left_s(ends_s)))
             self._socket.sendall(request)
             answer = None
             while answer is None:
+                self._socket.settimeout(min(gap_s, time_left_s(ends_s)))
                 data = self._socket.recv(_READ_BYTES)
                 answer = incoming.feed(data) if data else incoming.end()
         except BaseException:
@@ -180,13 +185,12 @@ def _connect(endpoint: Endpoint, limits: Limits) -> _Connection:
     """Open a connection. TCP to each address may take the connect timeout; TLS and a tunnel
     together may take it once more."""
     first = endpoint.proxy or endpoint
-    connected = socket.create_connection(first.address, limits.connect_timeout_s)
-    deadline_s = time.monotonic() + limits.connect_timeout_s
+    connected = socket.create_connection(first.address, time_left_of(limits.connect_timeout_s))
+    deadline_s = time.monotonic() + time_left_of(limits.connect_timeout_s)
     try:
         tune(connected)
         connected = _secured(connected, first, deadline_s)
         reached = _through_tunnel(connected, endpoint, deadline_s)
-        reached.settimeout(limits.read_timeout_s)
     except BaseException:
         connected.close()
         raise

@@ -8,6 +8,7 @@ loop may not have had time to notice. The tables in `sockets` translate failures
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine
@@ -15,6 +16,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar, cast
 
+from ....local.deadline import answer_ends_s, time_left_of
 from ....runtime.asyncio_driver import hold, is_shielded
 from .edge import Limits
 from .endpoint import Endpoint
@@ -51,7 +53,7 @@ class StreamEdge:
         except Exception as error:
             raise_ours(error, BEFORE_SENDING, str(self._endpoint))
         try:
-            return await connection.exchange(data)
+            return await connection.exchange(data, answer_ends_s())
         except Exception as error:
             raise_ours(error, AFTER_SENDING, str(self._endpoint))
         finally:
@@ -126,8 +128,9 @@ class _Pool:
         up half open, its socket would leak."""
         opening = asyncio.ensure_future(self._connect())
         try:
-            return await asyncio.shield(opening)
-        except asyncio.CancelledError:
+            async with asyncio.timeout(time_left_of(self._limits.connect_timeout_s)):
+                return await asyncio.shield(opening)
+        except BaseException:
             opening.add_done_callback(self._adopt)
             raise
 
@@ -148,7 +151,7 @@ class _Pool:
         turn = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         try:
-            async with asyncio.timeout(self._limits.connect_timeout_s):
+            async with asyncio.timeout(time_left_of(self._limits.connect_timeout_s)):
                 await turn
         except BaseException as error:
             if turn.done() and not turn.cancelled():
@@ -197,6 +200,7 @@ class _Connection(asyncio.BufferedProtocol):
         self._answer: asyncio.Future[Answer] | None = None
         self._watch: asyncio.TimerHandle | None = None
         self._alive_s = 0.0
+        self._ends_s = math.inf
         self.is_open = False
         self.idle_since_s = 0.0
         self.ended = self._loop.create_future()
@@ -205,13 +209,20 @@ class _Connection(asyncio.BufferedProtocol):
         """Tell whether the connection may be used again."""
         return self.is_open and is_fresh(self.idle_since_s) and not self._has_news()
 
-    async def exchange(self, request: bytes) -> Answer:
-        """Send a request and await the answer. Close the connection unless it is kept alive."""
+    async def exchange(self, request: bytes, ends_s: float = math.inf) -> Answer:
+        """Send a request and await the answer, which must be whole by a monotonic time. Close the
+        connection unless it is kept alive."""
         self._incoming = Incoming()
         self._answer = self._loop.create_future()
-        self._alive_s = self._loop.time()
+        self._alive_s = now_s = self._loop.time()
+        # Not every loop tells the same time as the monotonic clock.
+        self._ends_s = now_s + ends_s - time.monotonic()
+        first_look_s = min(now_s + self._patience_s, self._ends_s)
+        if self._watch is not None and self._watch.when() > first_look_s:
+            self._watch.cancel()
+            self._watch = None
         if self._watch is None:
-            self._watch = self._loop.call_later(self._patience_s, self._look)
+            self._watch = self._loop.call_at(first_look_s, self._look)
         self._transport.write(request)
         try:
             try:
@@ -242,16 +253,17 @@ class _Connection(asyncio.BufferedProtocol):
             task.cancel(*cancellation.args)
 
     def _look(self) -> None:
-        """Fail the request if no byte came within the read timeout. A timer serves many requests:
-        when it fires early for the present request, it is set for the rest of its time."""
+        """Fail the request if no byte came within the read timeout, or the answer is not whole in
+        time. A timer serves many requests: when it fires early for the present request, it is set
+        for the rest of its time."""
         self._watch = None
         if self._answer is None:
             return
-        left_s = self._alive_s + self._patience_s - self._loop.time()
-        if left_s > 0:
-            self._watch = self._loop.call_later(left_s, self._look)
+        next_look_s = min(self._alive_s + self._patience_s, self._ends_s)
+        if next_look_s > self._loop.time():
+            self._watch = self._loop.call_at(next_look_s, self._look)
         else:
-            self._fail(TimeoutError(f"no answer within {self._patience_s} s"))
+            self._fail(TimeoutError("no answer in time"))
 
     def _fail(self, error: Exception) -> None:
         if self._answer is not None and not self._answer.done():
