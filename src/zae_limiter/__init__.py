@@ -44,6 +44,7 @@ from .core.exceptions import (
 from .core.limit import BucketState, Limit, LimitName
 from .core.models import (
     BackendCapabilities,
+    BucketBalance,
     CacheStats,
     ConfigSource,
     Entity,
@@ -108,6 +109,7 @@ __all__ = [
     "AuditAction",
     "AuditEvent",
     "BackendCapabilities",
+    "BucketBalance",
     "BucketState",
     "CacheStats",
     "ConfigSource",

@@ -9,8 +9,8 @@ from typing import Any, Self, Unpack
 from .builder import BuilderSteps
 from .core.hierarchy import SYSTEM_SLOT
 from .core.limit import BucketState, Limit
-from .core.models import OnUnavailableAction
-from .flows.admin import capacity, deployment, namespaces
+from .core.models import BucketBalance, OnUnavailableAction
+from .flows.admin import balances, capacity, deployment, namespaces
 from .flows.admin import limits as stored_limits
 from .flows.admin.namespaces import register_all
 from .flows.scope import DEFAULT_TTL_MULTIPLIER, Scope
@@ -231,6 +231,15 @@ class Repository(Records, RepositoryBase):
         return await drive(
             capacity.get_bucket(self.scope, entity_id, resource, limit_name, shard_id)
         )
+
+    async def get_balances(
+        self, entity_id: str | None = None, resource: str | None = None
+    ) -> list[BucketBalance]:
+        """Return the balances as of now of all buckets of an entity, of a resource, or of both.
+
+        A bucket that cannot be read is left out, and a `StoredDataWarning` names it.
+        """
+        return await drive(balances.get_balances(self.scope, entity_id, resource))
 
     async def get_buckets(
         self, entity_id: str, resource: str | None = None, shard_id: int | None = None

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.cli_runner import Zael
+from tests.support.programs import hearing_interrupts
 
 PYTHON = sys.executable
 
@@ -75,7 +76,7 @@ def test_available_says_when_amounts_fit(limited: Zael) -> None:
 def under_lease(zael: Zael, *command: str) -> subprocess.Popen[str]:
     arguments = [PYTHON, "-m", "zae_limiter.cli", "run", "key-1", "jobs", "-t", "runs:1", "--"]
     return subprocess.Popen(
-        [*arguments, *command],
+        [*hearing_interrupts(), *arguments, *command],
         env={**os.environ, "ZAEL_URL": zael.url},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -114,12 +115,7 @@ def test_an_interrupted_command_gets_its_tokens_back(
     limited: Zael, tmp_path: Path, number: signal.Signals
 ) -> None:
     started = tmp_path / "started"
-    program = (
-        "import pathlib, signal, sys, time\n"
-        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "pathlib.Path(sys.argv[1]).touch()\n"
-        "time.sleep(60)\n"
-    )
+    program = "import pathlib, sys, time\npathlib.Path(sys.argv[1]).touch()\ntime.sleep(60)\n"
     running = under_lease(limited, PYTHON, "-c", program, str(started))
     while not started.exists():
         assert running.poll() is None
@@ -160,8 +156,9 @@ def test_a_full_disk_is_told_in_one_line(limited: Zael) -> None:
 
 def test_an_interrupt_at_a_prompt_ends_with_130(limited: Zael) -> None:
     master, slave = os.openpty()
+    arguments = ["resource", "delete-defaults", "jobs"]
     program = subprocess.Popen(
-        [PYTHON, "-m", "zae_limiter.cli", "resource", "delete-defaults", "jobs"],
+        [*hearing_interrupts(), PYTHON, "-m", "zae_limiter.cli", *arguments],
         env={**os.environ, "ZAEL_URL": limited.url},
         stdin=slave,
         stdout=slave,

@@ -22,5 +22,14 @@ def output_of(program: str, *arguments: str) -> str:
 def ignoring_interrupts() -> list[str]:
     """The beginning of a command that runs the rest of it as shells run jobs in the background,
     and `nohup make test &` all tests: without interrupts."""
-    ignore = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN)"
-    return [sys.executable, "-c", f"{ignore}; os.execv(sys.argv[1], sys.argv[1:])"]
+    return _with_interrupts("SIG_IGN")
+
+
+def hearing_interrupts() -> list[str]:
+    """The beginning of a command that can be interrupted, also if these tests cannot."""
+    return _with_interrupts("SIG_DFL")
+
+
+def _with_interrupts(handler: str) -> list[str]:
+    change = f"import os, signal, sys; signal.signal(signal.SIGINT, signal.{handler})"
+    return [sys.executable, "-c", f"{change}; os.execv(sys.argv[1], sys.argv[1:])"]

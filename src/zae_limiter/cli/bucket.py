@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+import sys
+import time
+from dataclasses import asdict
 from typing import Any
 
 import click
 
 from ..core.limit import MILLI, Limit
+from ..core.models import BucketBalance
 from ..sync_limiter import SyncRateLimiter
 from ..sync_repository import SyncRepository
 from .limit_syntax import format_rate
@@ -95,3 +99,87 @@ def _row(shown: dict[str, Any]) -> tuple[str, ...]:
         f"{shown['consumed']:,}",
         "never" if seconds is None else f"{seconds:,.1f} s",
     )
+
+
+@bucket.command("list", epilog=examples("bucket list -r gpt-4", "bucket list -e key-1"))
+@click.option("--entity", "-e", "entity_id", help="The entity whose buckets to list.")
+@click.option("--resource", "-r", help="The resource whose buckets to list.")
+@json_option
+@store_options
+def list_buckets(
+    entity_id: str | None, resource: str | None, as_json: bool, target: Target
+) -> None:
+    """List the balances of all buckets of an entity or of a resource."""
+    if entity_id is None and resource is None:
+        raise click.UsageError("Name an entity (-e) or a resource (-r).")
+    with target.connect() as repository:
+        found = repository.get_balances(entity_id, resource)
+    if as_json:
+        print_json([_shown(each) for each in found])
+    elif not found:
+        click.echo("No buckets: nothing has been acquired yet, or all have expired.")
+    else:
+        _print_balances(found)
+
+
+@bucket.command(
+    epilog=examples("bucket top -r gpt-4", "bucket top -r gpt-4 --limit-name tpm --rows 3")
+)
+@click.option("--resource", "-r", required=True, help="The resource.")
+@click.option("--limit-name", help="The limit; by default all of them.")
+@click.option(
+    "--rows", type=click.IntRange(1), default=10, show_default=True, help="How many to show."
+)
+@click.option(
+    "--watch", type=click.FloatRange(0.1), metavar="SECONDS", help="Show it again and again."
+)
+@json_option
+@store_options
+def top(
+    resource: str,
+    limit_name: str | None,
+    rows: int,
+    watch: float | None,
+    as_json: bool,
+    target: Target,
+) -> None:
+    """Show the buckets that are nearest to a limit, the fullest use first."""
+    with target.connect() as repository:
+        while True:
+            found = [
+                each
+                for each in repository.get_balances(resource=resource)
+                if limit_name in (None, each.limit_name)
+            ]
+            nearest = sorted(found, key=lambda each: (-each.used_pct, each.entity_id))[:rows]
+            if as_json:
+                print_json([_shown(each) for each in nearest])
+            else:
+                _print_balances(nearest)
+            if watch is None:
+                return
+            time.sleep(watch)
+            if not as_json and sys.stdout.isatty():
+                click.clear()
+
+
+def _shown(balance: BucketBalance) -> dict[str, Any]:
+    return {**asdict(balance), "used_pct": round(balance.used_pct, 3)}
+
+
+def _print_balances(found: list[BucketBalance]) -> None:
+    numbers = ["Capacity", "Available", "Used", "Consumed", "Shards"]
+    rows = [
+        (
+            each.entity_id,
+            each.resource,
+            each.limit_name,
+            f"{each.capacity:,}",
+            f"{each.available:,}",
+            f"{each.used_pct:.1f} %",
+            f"{each.consumed:,}",
+            each.shards,
+        )
+        for each in found
+    ]
+    print_table(["Entity", "Resource", "Limit", *numbers], rows, right=numbers)

@@ -117,6 +117,24 @@ class UsageSummary:
     max_window_start: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class BucketBalance:
+    """The balance of one limit of one bucket, over all of its shards, in whole tokens."""
+
+    entity_id: str
+    resource: str
+    limit_name: str
+    capacity: int
+    available: int
+    consumed: int
+    shards: int
+
+    @property
+    def used_pct(self) -> float:
+        """How much of the capacity is gone; above 100 while in debt."""
+        return (self.capacity - self.available) / self.capacity * 100 if self.capacity else 0.0
+
+
 @dataclass
 class EntityCapacity:
     """The part of a resource's capacity that one entity has."""
