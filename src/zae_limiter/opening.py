@@ -220,7 +220,7 @@ async def _namespace(
     opening: Opening, store: RepositoryProtocol, io: Io, *, create: bool
 ) -> NamespaceRecord:
     if create:
-        return await namespaces.register(store, io, opening.namespace)
+        return await namespaces.find_or_register(store, io, opening.namespace)
     return await namespaces.find(store, opening.namespace)
 
 
@@ -248,10 +248,11 @@ def first_scope(
             url.patience_s,
         ),
         LocalState(
-            ConfigCache(options["config_cache_ttl"]),
+            ConfigCache(options["config_cache_ttl"], registered_at_ms=io.now_ms()),
             images=_images(store),
             refusals=RefusalCache(options["refusal_cache_ttl"], options["refusal_cache_size"]),
         ),
+        record.name,
     )
 
 

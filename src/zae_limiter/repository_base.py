@@ -102,10 +102,12 @@ class RepositoryBase:
         shared would give one of them the limits of the other.
         """
         scope = self.scope
-        cache = ConfigCache(scope.local.config_cache.ttl_seconds)
+        ttl_seconds = scope.local.config_cache.ttl_seconds
+        cache = ConfigCache(ttl_seconds, registered_at_ms=scope.io.now_ms())
         return replace(
             scope,
             namespace_id=record.namespace_id,
+            namespace_name=record.name,
             settings=replace(scope.settings, bucket_ttl_multiplier=bucket_ttl_multiplier),
             local=replace(scope.local, config_cache=cache, config_reads=SingleFlight()),
         )

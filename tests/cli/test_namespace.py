@@ -50,6 +50,30 @@ def test_a_namespace_is_deleted_recovered_and_purged(zael: Zael) -> None:
     assert zael.out("namespace", "list") == "No namespaces registered\n"
 
 
+def test_purging_an_unknown_id_is_an_error(zael: Zael) -> None:
+    zael.out("namespace", "register", "tenant-a")
+    assert zael.error("namespace", "purge", "jT3kQx9aBcE", "-y") == (
+        "Error: Entity 'jT3kQx9aBcE' does not exist\n"
+    )
+
+
+def test_deleting_a_namespace_tells_whom_it_hurts(zael: Zael) -> None:
+    zael.out("namespace", "register", "default", "tenant-a")
+    asked = zael.out("namespace", "delete", "default", typed="y\n")
+    assert "has it open and of every client that names none: they will fail" in asked
+    told = zael.out("namespace", "delete", "tenant-a", "-y")
+    assert "'tenant-a' is the namespace of every client that has it open: they will fail." in told
+
+
+def test_a_deleted_namespace_does_not_come_back_empty(zael: Zael) -> None:
+    zael.out("resource", "set-defaults", "gpt-4", "-l", "rpm:10")
+    zael.out("namespace", "delete", "default", "-y")
+    message = zael.error("resource", "set-defaults", "gpt-4", "-l", "rpm:20")
+    assert "was deleted and not purged: recover it, or register the name anew" in message
+    zael.out("namespace", "register", "default")
+    assert zael.json("resource", "list") == []
+
+
 def test_recover_prints_the_namespace_as_json(zael: Zael) -> None:
     namespace_id = zael.json("namespace", "register", "tenant-a")["tenant-a"]
     zael.out("namespace", "delete", "tenant-a", "-y")

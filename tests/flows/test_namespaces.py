@@ -203,4 +203,18 @@ async def test_open_makes_the_namespace_and_connect_never_does(world: World) -> 
     await world.repository.delete_namespace("team-a")
     with pytest.raises(NamespaceNotFoundError):
         await connect_repository(world.driver, "team-a", url=world.url)
-    assert (await world.open("team-a")).namespace_id != opened.namespace_id
+
+
+@pytest.mark.parametrize("store_kind", SHARED, indirect=True)
+async def test_open_makes_no_new_namespace_where_a_deleted_one_waits(world: World) -> None:
+    here, opened = world.repository, await world.open("team-a")
+    await here.delete_namespace("team-a")
+    with pytest.raises(NamespaceStateError, match="recover it, or register the name anew") as gone:
+        await world.open("team-a")
+    assert (gone.value.namespace_name, gone.value.state) == ("team-a", "deleted")
+    made = await here.register_namespace("team-a")
+    assert (await world.open("team-a")).namespace_id == made != opened.namespace_id
+    await here.delete_namespace("team-a")
+    for namespace_id in (made, opened.namespace_id):
+        await here.purge_namespace(namespace_id)
+    assert (await world.open("team-a")).namespace_id not in (made, opened.namespace_id)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from ..core.exceptions import NamespaceNotFoundError
+from ..core.exceptions import EntityNotFoundError, NamespaceNotFoundError
+from ..naming import resolve_namespace_name
 from .options import examples, json_option, registry_options, yes_option
 from .output import print_fields, print_json, print_table
 from .patience import patience
@@ -81,11 +82,19 @@ def delete(namespace_name: str, yes: bool, target: Target) -> None:
         if found is None:
             raise NamespaceNotFoundError(namespace_name)
         if not yes:
-            click.confirm(f"Delete namespace '{namespace_name}'?", abort=True)
+            click.confirm(f"{_consequence(namespace_name)}\nDelete it?", abort=True)
         registry.delete_namespace(namespace_name)
     click.echo(f"Deleted namespace '{namespace_name}'; its data stays")
+    if yes:
+        click.echo(f"  {_consequence(namespace_name)}")
     click.echo(f"  To undo:           zae-limiter namespace recover {found['namespace_id']}")
     click.echo(f"  To delete for good: zae-limiter namespace purge {found['namespace_id']}")
+
+
+def _consequence(name: str) -> str:
+    """Return what the deletion of a namespace does to those who use it."""
+    others = " and of every client that names none" if name == resolve_namespace_name(None) else ""
+    return f"'{name}' is the namespace of every client that has it open{others}: they will fail."
 
 
 @namespace.command(epilog=examples("namespace recover jT3kQx9aBcE"))
@@ -129,6 +138,9 @@ def purge(namespace_id: str, yes: bool, target: Target) -> None:
     with target.registry() as registry:
         if not yes:
             click.confirm(f"Delete all data of namespace id '{namespace_id}' for good?", abort=True)
+        found = {each["namespace_id"] for each in registry.list_orphan_namespaces()}
         with patience(f"Purging namespace id '{namespace_id}'"):
             registry.purge_namespace(namespace_id)
+    if namespace_id not in found:
+        raise EntityNotFoundError(namespace_id)
     click.echo(f"Purged namespace id '{namespace_id}'")

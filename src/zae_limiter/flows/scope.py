@@ -80,10 +80,15 @@ class LocalState:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """A namespace of a store, the driver's `Io`, and the state of this process."""
+    """A namespace of a store, the driver's `Io`, and the state of this process.
+
+    `namespace_name`: the name that leads to the namespace; without one its registration is not
+    confirmed.
+    """
 
     store: RepositoryProtocol
     io: Io
     namespace_id: str
     settings: Settings = field(default_factory=Settings)
     local: LocalState = field(default_factory=LocalState)
+    namespace_name: str = ""

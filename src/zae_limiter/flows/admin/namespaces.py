@@ -26,6 +26,19 @@ async def register(store: RepositoryProtocol, io: Io, name: str) -> NamespaceRec
     return await store.namespaces.register(record)
 
 
+async def find_or_register(store: RepositoryProtocol, io: Io, name: str) -> NamespaceRecord:
+    """The namespace of this name, made if there is none and none waits to be recovered. Without
+    that condition, a name that was deleted by mistake would come back without its data."""
+    found = await look_up(store, name)
+    if found is not None:
+        return found
+    for record in await store.namespaces.orphans():
+        if record.name == name and record.status == "deleted":
+            problem = "was deleted and not purged: recover it, or register the name anew"
+            raise _state_error(record, problem, record.status)
+    return await register(store, io, name)
+
+
 async def register_all(store: RepositoryProtocol, io: Io, names: Sequence[str]) -> dict[str, str]:
     """Register several names, all of which are checked first, and return their ids."""
     for name in names:

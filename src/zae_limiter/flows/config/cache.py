@@ -25,6 +25,8 @@ from .resolution import SharedRecord
 
 MAX_ENTRIES = 1_000_000
 _MAX_RECORDS = 10_000
+# Where configuration is not cached, the registration is confirmed once in a second.
+_SHORTEST_CONFIRMATION_MS = 1000
 
 
 class RecordOwners(NamedTuple):
@@ -42,13 +44,21 @@ class ConfigCache:
     """Configuration as this process last read it. Any number of threads may share one.
 
     `generation` counts invalidations: a read that began before one must not be kept after it.
+    `registered_at_ms` is when the namespace was last found to be registered.
     """
 
-    def __init__(self, ttl_seconds: float = 60, max_entries: int = MAX_ENTRIES) -> None:
+    def __init__(
+        self,
+        ttl_seconds: float = 60,
+        max_entries: int = MAX_ENTRIES,
+        *,
+        registered_at_ms: int = 0,
+    ) -> None:
         self.ttl_seconds = ttl_seconds
         self.last_on_unavailable: OnUnavailableAction | None = None
         self.ttl_ms = int(ttl_seconds * 1000)
         self.generation = 0
+        self.registered_at_ms = registered_at_ms
         self.hits = 0
         self.misses = 0
         self._lock = new_lock()
@@ -61,6 +71,15 @@ class ConfigCache:
         """Whether a value that was read at `since_ms` is not stale yet."""
         # A timestamp in the future is stale: the clock stepped back.
         return since_ms <= now_ms < since_ms + self.ttl_ms
+
+    def is_registered(self, now_ms: int) -> bool:
+        """Whether the namespace was found to be registered within the last TTL."""
+        return self.registered_at_ms <= now_ms < self.registered_until_ms
+
+    @property
+    def registered_until_ms(self) -> int:
+        """The time until which the registration need not be confirmed again."""
+        return self.registered_at_ms + max(self.ttl_ms, _SHORTEST_CONFIRMATION_MS)
 
     def records(self, slots: Slots, now_ms: int) -> dict[ConfigSlot, SharedRecord]:
         """Find the fresh records of shared slots."""

@@ -10,6 +10,7 @@ from ...ports.repository_protocol import ConfigPage
 from ..scope import Scope
 from .cache import RecordOwners
 from .entity_cache import ResolvedEntry
+from .registration import confirm_registration
 from .resolution import (
     NO_SETTINGS,
     OwnSettings,
@@ -32,11 +33,12 @@ _MAX_OWNERS = 10_000
 async def resolve(scope: Scope, entity_id: str, resource: str) -> Resolution:
     """Decide from the cache, or after one read of the records that are not fresh."""
     cache, now_ms = scope.local.config_cache, scope.io.now_ms()
-    generation = cache.generation
     entry = cache.entry(entity_id, resource)
     if entry is not None and entry.since_ms <= now_ms < entry.until_ms:
         cache.hits += 1
         return entry.resolution
+    await confirm_registration(scope)
+    generation = cache.generation
     own: _Own | None = None
     records = cache.records(shared_slots(resource), now_ms)
     if entry is not None and cache.is_fresh(entry.since_ms, now_ms):
@@ -99,6 +101,8 @@ async def _decide(
     since_ms, settings = own or (now_ms, own_settings(entity_id, resource, page))
     resolution = with_own(shared.resolution, settings)
     until_ms = min(since_ms, shared.since_ms) + cache.ttl_ms
+    if scope.namespace_name:
+        until_ms = min(until_ms, cache.registered_until_ms)
     entry = ResolvedEntry(resource, since_ms, until_ms, resolution)
     cache.keep_entry(generation, entity_id, entry, now_ms)
     return resolution
