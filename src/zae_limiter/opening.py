@@ -19,7 +19,7 @@ from .flows.acquire.refusal_cache import (
     RefusalCache,
 )
 from .flows.admin import namespaces
-from .flows.admin.versions import check_versions, record_lambda
+from .flows.admin.versions import heed_settings, record_lambda, require_compatible
 from .flows.config.cache import ConfigCache
 from .flows.scope import (
     DEFAULT_TTL_MULTIPLIER,
@@ -194,9 +194,10 @@ async def open_scope(
     try:
         request = OpenRequest(create, blocking, options["create"], options["transport"])
         store = await opening.store.open(io, request)
+        require_compatible(store, opening.store.name)
         record = await _namespace(opening, store, io, create=create)
         scope = first_scope(opening, store, io, record)
-        if await check_versions(scope, options["auto_update"]) and create:
+        if await heed_settings(scope, options["auto_update"]) and create:
             await _update_lambda(scope)
     except BaseException:
         await (io.close() if store is None else close_store(store, io))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from collections import Counter
@@ -198,6 +199,7 @@ def test_a_whole_table_is_migrated(table: OldTable) -> None:
         with pytest.raises(IncompatibleSchemaError, match=r"schema 0\.5\.0"):
             opening(**table.place)
     before = table.items()
+    assert len(before) == len([*old_records(0)]) + len(left), "a refused client wrote something"
     planned = table.migrate("--dry-run")
     assert planned.exit_code == 0, planned.output
     assert table.items() == before
@@ -253,6 +255,41 @@ def check_migrated(table: OldTable) -> None:
         assert {event.principal for event in events[:-1]} == {"migration"}
         assert takes(limiter, rpm=4)
         assert not takes(limiter, rpm=1)
+
+
+def test_an_old_table_without_a_version_record_is_told_from_a_new_one(table: OldTable) -> None:
+    table.forget_namespaces()
+    table.put(*(r for r in old_records(table.now_ms) if r["SK"] != "#VERSION"))
+    place = ("--name", table.place["stack"], "--region", table.place["region"])
+    args = ["check", *place, "--endpoint-url", table.place["endpoint_url"]]
+    found = CliRunner().invoke(cli, args, env={"ZAEL_URL": None})
+    assert found.exit_code == 1
+    assert found.stdout.startswith("Result: INCOMPATIBLE\nSchema 0.0.0 is older than 0.10.0")
+    with pytest.raises(IncompatibleSchemaError):
+        table.connect()
+    declined = table.migrate(typed="n\n")
+    assert declined.exit_code == 1
+    assert old_keys(table)
+    done = table.migrate("--yes", "--json")
+    assert json.loads(done.stdout)["applied"] == ["0.9.0", "0.10.0"]
+    assert json.loads(done.stdout)["moved"]["entities"] == 2
+    assert old_keys(table) == []
+
+
+@pytest.mark.parametrize("shape", ["flat", "prefixed"])
+def test_a_resource_s_capacity_counts_buckets_that_were_not_moved(
+    table: OldTable, shape: Shape
+) -> None:
+    ns = table.namespace_id
+    for entity_id in ("key-1", "key-2"):
+        table.put(*old_bucket(shape, entity_id, "gpt-4", {"rpm": (4, 10)}, table.now_ms, ns))
+    table.be_of("0.9.0")
+    with table.connect() as repository:
+        limiter = SyncRateLimiter(repository)
+        limiter.set_system_defaults([RPM])
+        assert takes(limiter, rpm=1)
+        found = limiter.get_resource_capacity("gpt-4", "rpm")
+    assert (found.total_capacity, found.total_available) == (20, 7)
 
 
 def test_usage_that_was_counted_meanwhile_is_added_to_the_old(table: OldTable) -> None:

@@ -105,6 +105,16 @@ def test_an_older_lambda_is_reported_unless_the_caller_minds(
         assert repository.ping()
 
 
+def test_a_table_that_uses_features_of_the_existing_package_is_warned_of(
+    admin: SyncRepository, connect: Open, caplog: pytest.LogCaptureFixture
+) -> None:
+    for oldest, warned in (("0.14.0", False), ("0.16.0", True), ("0.17.0", True)):
+        admin.set_version_record("0.10.0", client_min_version=oldest)
+        caplog.clear()
+        connect().close()
+        assert ("does not heed" in caplog.text) is warned, oldest
+
+
 def test_the_stored_wish_for_updates_counts_unless_the_caller_has_one(
     admin: SyncRepository, place: dict[str, Any]
 ) -> None:

@@ -14,7 +14,7 @@ from ..backends.store_url import OpenRequest
 from ..backends.urls import parse_url
 from ..core.exceptions import ValidationError
 from ..core.validation import RESERVED_NAMESPACE
-from ..core.versions import CURRENT_SCHEMA_VERSION, is_on_the_way
+from ..core.versions import CURRENT_SCHEMA_VERSION, UNKNOWN_SCHEMA_VERSION, is_on_the_way
 from ..flows.scope import Scope
 from ..migrations import apply_migrations, get_migrations_between
 from ..naming import DEFAULT_NAMESPACE
@@ -23,8 +23,6 @@ from ..runtime.asyncio_driver import AsyncioIo
 from .options import examples, json_option, registry_options, yes_option
 from .output import print_json
 from .target import Target
-
-_UNKNOWN_SCHEMA = "0.0.0"
 
 
 @click.command(
@@ -55,7 +53,7 @@ async def _migrate(target: Target, *, dry_run: bool, yes: bool, as_json: bool) -
         if not isinstance(store, DynamoStore):
             raise ValidationError("url", target.url, "is no DynamoDB table: it needs no migration")
         record = store.opened_version
-        schema = _UNKNOWN_SCHEMA if record is None else record.schema_version
+        schema = UNKNOWN_SCHEMA_VERSION if record is None else record.schema_version
         if record is not None and not is_on_the_way(schema):
             _finish(as_json, dry_run, schema, [], MoveTally())
             return

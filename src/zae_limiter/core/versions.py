@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import total_ordering
 
 CURRENT_SCHEMA_VERSION = "0.10.0"
+UNKNOWN_SCHEMA_VERSION = "0.0.0"
 # Tables from this version on have today's records, but buckets of an older shape may be among them:
 # a client moves each when it needs it.
 OLDEST_SCHEMA_VERSION = "0.9.0"

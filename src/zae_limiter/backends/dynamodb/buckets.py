@@ -17,7 +17,7 @@ from .bucket_writes import ALL_NEW, Change, applicable, change, creation, fence
 from .item_reader import record_name
 from .older.old_buckets import OldBuckets
 from .pages import Query, read_pages
-from .table import Table
+from .table import Table, key_of
 from .wire.errors import ConditionFailed, Reason, RequestInvalid, TransactionCanceled
 from .wire.values import Item
 
@@ -153,12 +153,15 @@ class DynamoBuckets:
 
     async def of_resource(self, namespace_id: str, resource: str) -> dict[BucketAddress, Bucket]:
         pk = schema.gsi2_pk_resource(namespace_id, resource)
-        return await self._indexed("GSI2", pk, "BUCKET#")
+        found = await self._indexed("GSI2", pk, "BUCKET#")
+        if self.older is not None:
+            found = {**await self.older.of_resource(namespace_id, resource), **found}
+        return found
 
     async def _indexed(self, index: str, pk: str, prefix: str) -> dict[BucketAddress, Bucket]:
         """Return the items of an index, which itself has only their keys."""
         entries = await read_pages(self._table, Query(pk, prefix, index=index))
-        keys = [{"PK": entry["PK"], "SK": entry["SK"]} for entry in entries]
+        keys = [key_of(entry) for entry in entries if entry["SK"]["S"] == schema.sk_state()]
         items = await self._table.batch_get(keys, consistent=True)
         return dict(sorted(readable(_addressed, items)))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...core.models import BackendCapabilities
-from ...core.versions import is_on_the_way
+from ...core.versions import UNKNOWN_SCHEMA_VERSION, is_on_the_way
 from ...ports.deployment import VersionRecord
 from ...ports.io import Io
 from .audit import DynamoAudit, Recorder
@@ -14,6 +14,7 @@ from .entities import DynamoEntities
 from .lifecycle import create_dynamo_table, delete_dynamo_table
 from .namespaces import DynamoNamespaces
 from .older.old_buckets import OldBuckets
+from .older.records import holds_old_records
 from .opening import Creation, reach
 from .table import Table
 from .usage import DynamoUsage
@@ -75,6 +76,8 @@ class DynamoStore:
         )
         try:
             record = await reach(store.table, Access(region, endpoint_url), create)
+            if record is None and await holds_old_records(store.table):
+                record = VersionRecord(UNKNOWN_SCHEMA_VERSION)
         except BaseException:
             await store.close()
             raise

@@ -15,12 +15,19 @@ from ...core.versions import (
     CompatibilityResult,
     InfrastructureVersion,
     check_compatibility,
+    parse_version,
 )
 from ...ports.deployment import DeployedStore, VersionRecord
+from ...ports.repository_protocol import RepositoryProtocol
 from ..scope import Scope
 from .limits import get_config
 
 logger = logging.getLogger("zae_limiter")
+
+
+# PyPI's package raises the oldest client to one of these when a table begins to use schedules,
+# quotas, soft limits, bypasses or moves to another parent, none of which is heeded here.
+_FOREIGN_FEATURES = (parse_version("0.15.0"), parse_version("0.17.99"))
 
 
 class Comparison(NamedTuple):
@@ -48,29 +55,49 @@ def compare(record: VersionRecord) -> Comparison:
         raise StoredDataError("the version record", str(error)) from error
 
 
-async def check_versions(scope: Scope, auto_update: bool | None) -> bool:
-    """Raise an error if this client must not use the table. Return whether the Lambda is to be
-    updated.
+def require_compatible(store: RepositoryProtocol, stack_name: str) -> None:
+    """Raise an error if this client must not use the table, before anything is written to it."""
+    record = _record_of(store)
+    if record is None:
+        return
+    found = compare(record)
+    if found.result.requires_schema_migration:
+        raise IncompatibleSchemaError(
+            __version__, record.schema_version, f"Table '{stack_name}': {found.result.message}"
+        )
+    if not found.result.is_compatible:
+        raise _mismatch(stack_name, found)
+    if _FOREIGN_FEATURES[0] <= parse_version(record.client_min_version) <= _FOREIGN_FEATURES[1]:
+        logger.warning(
+            "%s uses features of PyPI's zae-limiter %s that this client does not heed",
+            stack_name,
+            record.client_min_version,
+        )
+
+
+def _record_of(store: RepositoryProtocol) -> VersionRecord | None:
+    return store.opened_version if isinstance(store, DeployedStore) else None
+
+
+async def heed_settings(scope: Scope, auto_update: bool | None) -> bool:
+    """Compare versions as strictly as the stored settings say, and return whether the Lambda is to
+    be updated.
 
     `auto_update` is the caller's wish; without one, the stored setting counts. With neither, an
     older Lambda is reported and stays: it may be another package's. Where `strict_version` is
     stored, any difference is an error.
     """
-    record = scope.store.opened_version if isinstance(scope.store, DeployedStore) else None
-    if record is None:
+    record = _record_of(scope.store)
+    if record is None or compare(record).is_equal:
         return False
-    found = compare(record)
-    if not found.result.is_compatible:
-        raise _refusal(scope, found)
-    if found.is_equal:
-        return False
+    found, stack_name = compare(record), scope.settings.stack_name
     stored = await get_config(scope, SYSTEM_SLOT) or LimiterConfig()
     wish = stored.auto_update if auto_update is None else auto_update
     needs_update = found.result.requires_lambda_update
     if stored.strict_version or (needs_update and wish is False):
-        raise _mismatch(scope, found, can_auto_update=needs_update)
+        raise _mismatch(stack_name, found, can_auto_update=needs_update)
     if needs_update:
-        logger.info("%s: %s", scope.settings.stack_name, found.result.message)
+        logger.info("%s: %s", stack_name, found.result.message)
     return needs_update and wish is True
 
 
@@ -84,18 +111,8 @@ async def record_lambda(scope: Scope) -> None:
         await scope.store.versions.write(changed)
 
 
-def _refusal(scope: Scope, found: Comparison) -> IncompatibleSchemaError | VersionMismatchError:
-    if not found.result.requires_schema_migration:
-        return _mismatch(scope, found)
-    return IncompatibleSchemaError(
-        __version__,
-        found.record.schema_version,
-        f"Table '{scope.settings.stack_name}': {found.result.message}",
-    )
-
-
 def _mismatch(
-    scope: Scope, found: Comparison, *, can_auto_update: bool = False
+    stack_name: str, found: Comparison, *, can_auto_update: bool = False
 ) -> VersionMismatchError:
     record = found.record
     told = found.result.message or (
@@ -106,6 +123,6 @@ def _mismatch(
         __version__,
         record.schema_version,
         record.lambda_version,
-        f"Table '{scope.settings.stack_name}': {told}",
+        f"Table '{stack_name}': {told}",
         can_auto_update,
     )

@@ -17,7 +17,14 @@ from ..contention import race, won
 from ..expressions import IS_NEW, Field, Term
 from ..item_reader import ItemReader, decode_record
 from ..pages import Query, read_pages
-from ..schema import REGISTRY_ID, key, pk_entity, pk_system, sk_namespace
+from ..schema import (
+    REGISTRY_ID,
+    gsi2_pk_resource,
+    key,
+    pk_entity,
+    pk_system,
+    sk_namespace,
+)
 from ..table import Key, Table, key_of
 from ..wire.values import Item, from_attribute
 from .records import OLD_BUCKET_SK, USAGE_SK, flattened
@@ -69,6 +76,20 @@ class OldBuckets:
                 by_resource[old_resource(item["SK"]["S"])].append(item)
         addresses = {r: BucketAddress(namespace_id, entity_id, r) for r in by_resource}
         return {addresses[r]: decode_old_bucket(addresses[r], by_resource[r]) for r in by_resource}
+
+    async def of_resource(self, namespace_id: str, resource: str) -> dict[BucketAddress, Bucket]:
+        """Return all old buckets of a resource, as they will be when they are moved."""
+        partitions = [gsi2_pk_resource(namespace_id, resource)]
+        if namespace_id == await self.first_namespace_id():
+            partitions.append(f"RESOURCE#{resource}")
+        addresses: set[BucketAddress] = set()
+        for pk in partitions:
+            for entry in await read_pages(self._table, Query(pk, "BUCKET#", index="GSI2")):
+                if entry["SK"]["S"].startswith(OLD_BUCKET_SK):
+                    entity_id = entry["PK"]["S"].partition("ENTITY#")[2]
+                    addresses.add(BucketAddress(namespace_id, entity_id, resource))
+        seen = {address: await self.look(address) for address in sorted(addresses)}
+        return {address: bucket for address, bucket in seen.items() if bucket is not None}
 
     async def keys(self, namespace_id: str, entity_id: str) -> list[Key]:
         """Return the keys of all old buckets and usage of an entity."""

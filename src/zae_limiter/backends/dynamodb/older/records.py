@@ -6,18 +6,21 @@ import re
 from dataclasses import dataclass
 
 from ....core.audit import AuditEvent
+from ....core.exceptions import StorageUnavailable
 from ....core.hierarchy import SYSTEM_SLOT, ConfigSlot
 from ....core.limit import Limit
 from ....core.models import Entity, LimiterConfig
 from ..codec import decode_config_item, decode_entity_item, decode_event_item
 from ..item_reader import ItemReader, decode_record
 from ..schema import REGISTRY_ID, sk_config, sk_version
+from ..table import Table
 from ..wire.values import Item
 
 OLD_LIMIT_SK = "#LIMIT#"
 OLD_BUCKET_SK = "#BUCKET#"
 USAGE_SK = "#USAGE#"
 AUDIT_SK = "#AUDIT#"
+_FIRST_PAGE_ITEMS = 100
 _REGISTRY_KEYS = {"#RESOURCES", "#ENTITY_CONFIG_RESOURCES"}
 _PARTITION = re.compile(r"(?:([^/#]+)/)?(ENTITY|RESOURCE|SYSTEM|AUDIT)#(.*)", re.DOTALL)
 
@@ -127,3 +130,14 @@ def merged(configs: list[LimiterConfig]) -> LimiterConfig:
 
     settings = {name: last(name) for name in ("on_unavailable", "auto_update", "strict_version")}
     return LimiterConfig(tuple(limits.values()) or None, **settings)  # type: ignore[arg-type]
+
+
+async def holds_old_records(table: Table) -> bool:
+    """Return whether the first page of a table has a record of an older shape. A client that may
+    not look sees none."""
+    request = {"TableName": table.name, "Limit": _FIRST_PAGE_ITEMS}
+    try:
+        answer = await table.repeatable("Scan", request)
+    except StorageUnavailable:
+        return False
+    return any(old_key(item) is not None for item in answer["Items"])
