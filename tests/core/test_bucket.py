@@ -25,10 +25,11 @@ from zae_limiter.core.bucket import (
     split,
     stamp,
     take_tokens,
+    time_to_fill_ms,
 )
 from zae_limiter.core.limit import BucketState, Limit, LimitSet
 from zae_limiter.core.rates import Rate
-from zae_limiter.core.validation import WCU
+from zae_limiter.core.validation import FORGOTTEN, WCU
 
 NOW_MS = 1_000_000
 PACKAGE = Path(zae_limiter.__file__).parent
@@ -309,8 +310,29 @@ class TestStamp:
         empty = {f"x{n:02}": 0 for n in range(MAX_DORMANT + 3)}
         many = LimitSet.of([Limit.per_minute(n, 1 + i) for i, n in enumerate(empty)])
         after = stamp(bucket_with(many, {**empty, "x03": -1000}), self.NEW)
-        assert len(after.dormant) == MAX_DORMANT
+        assert len(after.dormant - {FORGOTTEN}) == MAX_DORMANT
         assert "x03" in after.dormant
+
+    def test_a_limit_that_was_forgotten_starts_with_no_more_than_it_had(self) -> None:
+        amounts = {f"x{n:02}": n * 500 for n in range(MAX_DORMANT + 20)}
+        many = LimitSet.of([Limit.per_minute(n, 100) for n in amounts])
+        for debt_milli in (0, 7000):
+            held = {name: amount - debt_milli for name, amount in amounts.items()}
+            after = stamp(bucket_with(many, held), self.NEW)
+            later_ms = after.refilled_at_ms + 1234
+            back = at(at(after, self.NEW, later_ms), many, later_ms)
+            kept = refill(bucket_with(many, held), later_ms)
+            for name in amounts:
+                assert back.cells[name].tokens_milli <= kept.cells[name].tokens_milli, name
+                known = name in after.dormant
+                assert not known or back.cells[name] == kept.cells[name], name
+
+    def test_limits_are_forgotten_for_good_when_the_last_of_them_is_full(self) -> None:
+        amounts = {f"x{n:02}": n * 500 for n in range(MAX_DORMANT + 20)}
+        many = LimitSet.of([Limit.per_minute(n, 100) for n in amounts])
+        after = stamp(bucket_with(many, amounts), self.NEW)
+        last_ms = max(time_to_fill_ms(bucket_with(many, amounts), name) for name in amounts)
+        assert at(after, self.NEW, after.refilled_at_ms + last_ms).dormant == frozenset()
 
     def test_consumption_goes_on_counting(self) -> None:
         new = LimitSet.of([Limit.per_minute("rpm", 20)])

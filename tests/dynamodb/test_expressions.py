@@ -15,7 +15,8 @@ from zae_limiter.backends.dynamodb.wire.values import to_attribute
 from zae_limiter.core.bucket import MAX_DORMANT, BucketAddress, full_bucket, take_tokens
 from zae_limiter.core.limit import MAX_LIMITS, Limit, LimitSet
 from zae_limiter.core.planner import Intent, plan, plan_first, plan_restamp
-from zae_limiter.core.validation import WCU
+from zae_limiter.core.rates import Rate
+from zae_limiter.core.validation import FORGOTTEN, WCU
 from zae_limiter.core.writes import Adjust, Fill, Refill, Take
 
 _FIXED = (("TableName", "limits"), ("ReturnValues", "ALL_NEW"))
@@ -73,7 +74,7 @@ def test_every_placeholder_has_its_value_and_is_used(terms: list[Term]) -> None:
     assert [*values.values()] == [to_attribute(v) for _, _, said in terms for v in said]
     text = " ".join(text for name, text in fields.items() if name.endswith("Expression")) + " "
     for placeholder in [*values, *fields["ExpressionAttributeNames"]]:
-        assert any(f"{placeholder}{end}" in text for end in " ,)"), placeholder
+        assert any(f"{placeholder}{end}" in text for end in " ,)<>="), placeholder
 
 
 def test_an_update_says_what_its_terms_say() -> None:
@@ -83,8 +84,8 @@ def test_an_update_says_what_its_terms_say() -> None:
         "TableName": "limits",
         "ReturnValues": "ALL_NEW",
         "Key": {"PK": {"S": "a"}, "SK": {"S": "b"}},
-        "UpdateExpression": "SET #1 = :2 ADD #0 :1 REMOVE #2",
-        "ConditionExpression": "#0 >= :0",
+        "UpdateExpression": "SET #1=:2 ADD #0 :1 REMOVE #2",
+        "ConditionExpression": "#0>=:0",
         "ExpressionAttributeNames": {"#0": "b_rpm_tk", "#1": "ac", "#2": "ttl"},
         "ExpressionAttributeValues": {":0": {"N": "5"}, ":1": {"N": "-5"}, ":2": {"N": "1"}},
     }
@@ -111,6 +112,10 @@ def _intent(limits: LimitSet) -> Intent:
     return Intent(limits, takes_milli, 1, 10**6, "org", True, metered=True)
 
 
+def rates_of(limits: LimitSet) -> dict[str, Rate]:
+    return {name: cell.rate for name, cell in full_bucket(limits, 0).cells.items()}
+
+
 def _writes_of_many_limits() -> dict[str, Change]:
     """All limits that a bucket may have, and all that it may remember, with names as long as
     they may be."""
@@ -118,15 +123,19 @@ def _writes_of_many_limits() -> dict[str, Change]:
     full = full_bucket(one, 0, metered=True)
     used = take_tokens(full, _intent(one).takes_milli, 1)
     dormant = plan_restamp(_intent(other), used, "op", 7).after
-    assert len(dormant.cells) == MAX_LIMITS + MAX_DORMANT + 1
+    assert dormant.cells.keys() > {WCU, FORGOTTEN}
+    assert len(dormant.cells) == MAX_LIMITS + MAX_DORMANT + 2
     deltas_milli = dict.fromkeys(dormant.cells, -1)
+    owed = Adjust("op", 1, dict.fromkeys(used.cells, 1), 0, dormant, None, rates_of(one))
     writes = {
         "a taking": plan_first(_intent(one), used, "op", 1),
         "a filling": plan(_intent(one), full, "op", 10**6),
         "a refill": plan_restamp(_intent(one), used, "op", 7),
         "other limits": plan_restamp(_intent(other), used, "op", 7),
         "other limits again": plan_restamp(_intent(one), dormant, "op", 14),
+        "limits that come and go": plan_restamp(_intent(_longest_names("c")), dormant, "op", 14),
         "an adjustment": Adjust("op", 1, deltas_milli, 0, dormant),
+        "an adjustment of limits that are gone": owed,
     }
     return {name: write for name, write in writes.items() if isinstance(write, Change)}
 
@@ -143,4 +152,4 @@ def test_a_bucket_with_the_most_limits_and_the_longest_names_can_be_written(writ
 
 def test_writes_of_many_limits_are_of_every_kind() -> None:
     assert {type(write) for write in _MANY.values()} == {Take, Fill, Refill, Adjust}
-    assert len(_MANY) == 6
+    assert len(_MANY) == 8

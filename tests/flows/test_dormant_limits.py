@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
 from tests.support.drivers import World, take
@@ -97,3 +99,54 @@ async def test_a_bucket_does_not_expire_while_it_has_dormant_limits(
     found = await world.scope.store.buckets.of_resource(world.repository.namespace_id, "gpt-4")
     expiries = [bucket.expires_at_s for bucket in found.values()]
     assert expiries == [world.clock.now_ms() // 1000 + 2 * HALF_A_DAY_S]
+
+
+async def use_up_among_inventions(limiter: RateLimiter, invented: int) -> int:
+    """How much of a daily limit is admitted while so many other limits come and go each time."""
+    admitted = 0
+    for number in range(3):
+        with contextlib.suppress(RateLimitExceeded):
+            await take(limiter, limits=[DAY], day=100)
+            admitted += 100
+        for name in range(invented):
+            other = Limit(f"slower-{name}", 1000, 1000, 4 * HALF_A_DAY_S)
+            with contextlib.suppress(RateLimitExceeded):
+                await take(limiter, limits=[other], **{other.name: 999 if number == 0 else 0})
+    return admitted
+
+
+@pytest.mark.parametrize("invented", [16, 17, 40])
+async def test_no_number_of_other_limits_makes_a_limit_full_again(
+    limiter: RateLimiter, invented: int
+) -> None:
+    assert await use_up_among_inventions(limiter, invented) == 100
+
+
+async def test_a_debt_stays_whatever_number_of_other_limits_come(limiter: RateLimiter) -> None:
+    slow = [Limit(f"slow-{n}", 100, 1, 86_400) for n in range(17)]
+    for limit in (DAY, *slow):
+        async with limiter.acquire("key-1", "gpt-4", {limit.name: 1}, limits=[limit]) as lease:
+            await lease.adjust(**{limit.name: 199})
+    for limit in (DAY, *slow):
+        assert (await limiter.available("key-1", "gpt-4", [limit]))[limit.name] <= -100
+
+
+async def test_limits_that_were_forgotten_start_full_once_all_of_them_would_be(
+    limiter: RateLimiter, world: World
+) -> None:
+    await use_up_among_inventions(limiter, 40)
+    world.clock.advance(4 * HALF_A_DAY_S)
+    await take(limiter, limits=[OTHER], other=1)
+    await take(limiter, limits=[DAY], day=100)
+
+
+async def test_sets_of_32_limits_may_alternate(limiter: RateLimiter) -> None:
+    """Each change of all limits is one write, and an expression has a bounded length."""
+    sets = [[Limit.per_day(f"{s}-{n:02}", 10) for n in range(32)] for s in ("red", "green", "blue")]
+    admitted = 0
+    for _ in range(12):
+        for limits in sets:
+            with contextlib.suppress(RateLimitExceeded):
+                await take(limiter, limits=limits, **dict.fromkeys([x.name for x in limits], 1))
+                admitted += 1
+    assert admitted <= 30

@@ -6,20 +6,22 @@ so a slow limit beside a fast one loses nothing, however often the bucket is ref
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 from .limit import MILLI, BucketState, Limit, LimitSet
 from .rates import Rate, rate_of, rescale_remainder
 from .shards import halve, sibling
-from .validation import WCU
+from .validation import FORGOTTEN, WCU
 
 # The number of operation ids that an item remembers, to recognise a write that is sent again.
 REMEMBERED_OPERATIONS = 4
-# The number of dormant limits that an item remembers. Of more, the limits that will be full first
-# are forgotten.
+# The number of dormant limits that an item remembers by name. Of more, the limits that will be full
+# first are remembered together: see `_forgotten_cell`.
 MAX_DORMANT = 16
+# Cells that every item has for itself alone, whatever its part of the bucket.
+_OWN = frozenset({WCU, FORGOTTEN})
 
 
 class BucketAddress(NamedTuple):
@@ -79,7 +81,7 @@ class Bucket(NamedTuple):
         """Return the rate of this item's part of a limit. An item counts its own writes alone,
         whatever its part of the bucket."""
         rate = self.cells[name].rate
-        if self.shard_count == 1 or name == WCU:
+        if self.shard_count == 1 or name in _OWN:
             return rate
         return rate.part(self.shard, self.shard_count)
 
@@ -178,27 +180,56 @@ def stamp(bucket: Bucket, limits: LimitSet, *, metered: bool = False) -> Bucket:
         cells[WCU] = bucket.cells.get(WCU, WCU_CELL)
     stamped = bucket._replace(cells=cells, fingerprint=limits.fingerprint)
     clamped = {name: _clamp(stamped, name) for name in cells}
-    dormant = _dormant(bucket, clamped.keys())
-    cells = clamped | {name: bucket.cells[name] for name in dormant}
-    return stamped._replace(cells=cells, dormant=frozenset(dormant))
+    dormant = _dormant_cells(bucket, clamped.keys())
+    return stamped._replace(cells=clamped | dormant, dormant=frozenset(dormant))
 
 
-def _dormant(bucket: Bucket, in_force: Collection[str]) -> list[str]:
-    """Return the limits to remember besides those in force."""
+def _dormant_cells(bucket: Bucket, in_force: Collection[str]) -> dict[str, Cell]:
+    """Return the limits to remember besides those in force: debts, and limits that fill last."""
+    cells = bucket.cells
     fill_ms = {
         name: time_to_fill_ms(bucket, name)
-        for name in bucket.cells
-        if name not in in_force and name != WCU
+        for name in cells
+        if name not in in_force and name not in _OWN
     }
-    slowest_first = sorted(fill_ms, key=lambda name: -fill_ms[name])
-    return [name for name in slowest_first if fill_ms[name]][:MAX_DORMANT]
+    unfilled = [name for name in fill_ms if fill_ms[name]]
+    unfilled.sort(key=lambda name: (cells[name].tokens_milli >= 0, -fill_ms[name]))
+    kept = {name: cells[name] for name in unfilled[:MAX_DORMANT]}
+    forgotten = _forgotten_cell(bucket, unfilled[MAX_DORMANT:])
+    return kept if forgotten is None else {**kept, FORGOTTEN: forgotten}
+
+
+def _forgotten_cell(bucket: Bucket, names: Sequence[str]) -> Cell | None:
+    """Return the cell that stands for all limits which are forgotten, these included. It gains a
+    millitoken each millisecond and is full when the last of them is; its capacity is the largest
+    debt among them. Without it, a limit that was forgotten would start full again."""
+    left_ms = [time_to_fill_ms(bucket, name) for name in names]
+    debts_milli = [1, *(-bucket.cells[name].tokens_milli for name in names)]
+    if FORGOTTEN in bucket.cells:
+        left_ms.append(time_to_fill_ms(bucket, FORGOTTEN))
+        debts_milli.append(bucket.ceiling_milli(FORGOTTEN))
+    if not any(left_ms):
+        return None
+    debt_milli = max(debts_milli)
+    return Cell(debt_milli - max(left_ms), rate_of(debt_milli, 1, 1))
+
+
+def _first_milli(bucket: Bucket, rate: Rate) -> int:
+    """Return the balance that a limit begins with at this item: full, unless it may be one of the
+    limits that were forgotten and are not full yet. Then it is the least that those can hold."""
+    part = rate if bucket.shard_count == 1 else rate.part(bucket.shard, bucket.shard_count)
+    if FORGOTTEN not in bucket.cells:
+        return part.ceiling_milli
+    left_ms = time_to_fill_ms(bucket, FORGOTTEN)
+    least_milli = part.ceiling_milli - part.most_gain_milli(0, left_ms)
+    return max(least_milli, -bucket.ceiling_milli(FORGOTTEN))
 
 
 def _stamp_cell(bucket: Bucket, limit: Limit) -> Cell:
     fresh = cell_of(limit)
     old = bucket.cells.get(limit.name)
     if old is None:
-        return fresh
+        return fresh._replace(tokens_milli=_first_milli(bucket, fresh.rate))
     remainder = rescale_remainder(old.remainder, old.rate, fresh.rate)
     return fresh._replace(
         tokens_milli=old.tokens_milli, consumed_milli=old.consumed_milli, remainder=remainder
@@ -248,6 +279,8 @@ def split(bucket: Bucket) -> tuple[Bucket, Bucket]:
     if WCU in halves:
         # Writes are counted by item: the new one has not been written yet.
         halves[WCU] = (bucket.cells[WCU].tokens_milli, WCU_CELL.tokens_milli)
+    if FORGOTTEN in halves:
+        halves[FORGOTTEN] = (bucket.cells[FORGOTTEN].tokens_milli,) * 2
     count = 2 * bucket.shard_count
     lower = {name: c._replace(tokens_milli=halves[name][0]) for name, c in bucket.cells.items()}
     upper = {
@@ -311,7 +344,7 @@ def owing(bucket: Bucket, name: str, rate: Rate, amount_milli: int, now_ms: int)
     since_ms = bucket.refilled_at_ms
     part = rate if bucket.shard_count == 1 else rate.part(bucket.shard, bucket.shard_count)
     credited_milli = part.most_gain_milli(since_ms, max(since_ms, now_ms))
-    return Cell(part.ceiling_milli - credited_milli - amount_milli, rate, amount_milli)
+    return Cell(_first_milli(bucket, rate) - credited_milli - amount_milli, rate, amount_milli)
 
 
 def bucket_states(address: BucketAddress, bucket: Bucket) -> list[BucketState]:

@@ -13,6 +13,7 @@ from .exceptions import InvalidIdentifierError, InvalidNameError, ValidationErro
 
 DEFAULT_RESOURCE = "_default_"
 WCU = "wcu"
+FORGOTTEN = "_forgotten"
 RESERVED_NAMESPACE = "_"
 MAX_AMOUNT = 10**15
 MAX_PERIOD_SECONDS = 10**9

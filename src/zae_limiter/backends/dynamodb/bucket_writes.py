@@ -153,9 +153,12 @@ def _same(seen: Bucket) -> Iterator[Term]:
 
 
 def _guarded(cell: CellAttributes, guard: Guard) -> Iterator[Term]:
-    yield cell.tokens.at_most(guard.roof_milli)
-    if guard.floor_milli is not None:
-        yield cell.tokens.at_least(guard.floor_milli)
+    if guard.floor_milli == guard.roof_milli:
+        yield cell.tokens.equals(guard.roof_milli)
+    else:
+        yield cell.tokens.at_most(guard.roof_milli)
+        if guard.floor_milli is not None:
+            yield cell.tokens.at_least(guard.floor_milli)
     if guard.remainder:
         # A remainder of zero needs no condition: it stays zero until the next refill.
         yield cell.remainder.equals(guard.remainder)

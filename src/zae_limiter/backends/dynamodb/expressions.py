@@ -25,6 +25,13 @@ from .wire.protocol import SelfEncoded, to_json, to_text
 from .wire.values import to_attribute
 
 
+def _without_spaces(text: str) -> str:
+    """Return the text as short as it can be: a change of all limits is one expression."""
+    for sign in (" = ", " >= ", " <= ", ", "):
+        text = text.replace(sign, sign.strip())
+    return text
+
+
 class Clause:
     """A clause is a text with blanks for each part of an expression that it adds to.
 
@@ -32,7 +39,7 @@ class Clause:
     """
 
     def __init__(self, **texts: str) -> None:
-        self.texts = texts
+        self.texts = {part: _without_spaces(text) for part, text in texts.items()}
         self.blanks = [v for v in "abcd" if any(f"{{{v}}}" in text for text in texts.values())]
 
 
@@ -209,7 +216,7 @@ _form = lru_cache(maxsize=1024)(Form)
 def _expressions(parts: dict[str, list[str]]) -> Iterator[tuple[str, str]]:
     verbs = [verb for verb in ("SET", "ADD", "DELETE", "REMOVE") if verb in parts]
     if verbs:
-        yield "UpdateExpression", " ".join(f"{verb} {', '.join(parts[verb])}" for verb in verbs)
+        yield "UpdateExpression", " ".join(f"{verb} {','.join(parts[verb])}" for verb in verbs)
     if "IF" in parts:
         yield "ConditionExpression", " AND ".join(parts["IF"])
     if "KEY" in parts:
