@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from tests.dynamodb.test_stream import snapshots_of, totals, use
 from tests.support.aggregators import Aggregator, wait_until
@@ -24,6 +26,7 @@ from tests.support.stacks import LocalAws
 from tests.support.stream_client import LIMITS, NAMESPACE, RESOURCE
 from tests.support.table_crowd import ROOT
 from zae_limiter import Limit, StackOperationError, SyncRateLimiter, SyncRepository, __version__
+from zae_limiter.cli import cli
 from zae_limiter.infra.change_sets import plan_changes
 from zae_limiter.infra.options import StackOptions
 from zae_limiter.infra.stack_events import StackEvent
@@ -308,4 +311,77 @@ async def test_stacks_are_managed_from_asyncio(aws: LocalAws) -> None:
         assert await manager.get_stack_status() == "UPDATE_COMPLETE"
         assert (await manager.delete_stack())["status"] == "DELETE_COMPLETE"
         assert (await manager.delete_stack())["status"] == "absent"
+    assert aws.remains() == []
+
+
+async def test_a_wait_that_is_cancelled_ends_at_once_and_aws_goes_on(aws: LocalAws) -> None:
+    executed, released = threading.Event(), threading.Event()
+
+    def choose(request: Request) -> Act:
+        if b"Action=ExecuteChangeSet" in request.body:
+            executed.set()
+        elif executed.is_set() and b"Action=DescribeStackEvents" in request.body:
+            return Hold(released)
+        return Pass()
+
+    with ChaosProxy(aws.server.url) as proxy:
+        proxy.use_for(choose)
+        async with StackManager(aws.stack, aws.server.region, proxy.url) as manager:
+            deploying = asyncio.create_task(
+                manager.create_stack(StackOptions(enable_aggregator=False))
+            )
+            await asyncio.to_thread(executed.wait, 60)
+            deploying.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await deploying
+            released.set()
+            assert await manager.create_stack(StackOptions(enable_aggregator=False))
+    assert stack_status(aws) == "CREATE_COMPLETE"
+    aws.out("delete", "--yes")
+
+
+def test_a_deploy_that_does_not_wait_is_finished_by_the_next_one(aws: LocalAws) -> None:
+    assert aws.result("deploy", "--no-wait", "--no-alarms")["status"] == "started"
+    result = aws.result("deploy")
+    assert result["status"] == "unchanged"
+    assert result["lambda"]["status"] == "deployed"
+    assert result["lambda"]["esm_ready"]
+    assert aws.result("delete", "--yes", "--no-wait")["status"] == "started"
+    wait_until(lambda: not [n for n in aws.remains() if "archive" not in n], "all is gone")
+
+
+def test_a_creation_that_cannot_be_planned_leaves_no_stack(
+    aws: LocalAws, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build_unplannable(options: StackOptions, *others: Any) -> dict[str, Any]:
+        template = build_template(options, *others)
+        template["Resources"]["Broken"] = {"Type": "AWS::Nothing::Known"}
+        return template
+
+    monkeypatch.setattr("zae_limiter.infra.sync_stack_manager.build_template", build_unplannable)
+    assert "Nothing::Known" in aws.error("deploy")
+    assert aws.remains() == []
+
+
+def test_stacks_of_several_regions_are_listed_with_their_region(aws: LocalAws) -> None:
+    other = replace(aws, server=replace(aws.server, region="eu-west-1"))
+    for each in (aws, other):
+        each.out("deploy", "--no-aggregator", "--no-alarms", "--no-iam")
+    regions = ["--region", "us-east-1", "--region", "eu-west-1"]
+    result = CliRunner().invoke(cli, ["list", "--json", *regions, "--endpoint-url", aws.server.url])
+    found = [each for each in json.loads(result.stdout) if each["user_name"] == aws.stack]
+    assert [each["region"] for each in found] == ["us-east-1", "eu-west-1"]
+    for each in (aws, other):
+        each.out("delete", "--yes")
+
+
+def test_an_aggregator_can_be_added_and_removed(aws: LocalAws) -> None:
+    aws.out("deploy", "--no-aggregator", "--no-audit-archival")
+    added = aws.result("deploy", "--enable-aggregator")
+    assert added["lambda"]["status"] == "deployed"
+    assert json.loads(aws.out("status", "--json"))["lambda_version"] == __version__
+    assert "lambda" not in aws.result("upgrade", "--no-aggregator")
+    status = json.loads(aws.out("status", "--json"))
+    assert (status["aggregator_enabled"], status["lambda_version"]) == (False, None)
+    aws.out("delete", "--yes")
     assert aws.remains() == []

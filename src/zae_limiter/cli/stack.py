@@ -113,13 +113,14 @@ def delete(archive: str, wait: bool, yes: bool, as_json: bool, place: StackPlace
     """Delete a stack, its table and all data in it."""
 
     def run(manager: SyncStackManager, on_event: OnEvent) -> dict[str, Any]:
-        _require_stack(manager)
-        if not yes:
-            click.confirm(f"Delete stack '{place.name}' with all its data?", abort=True)
         return manager.delete_stack(wait, archive == "delete", on_event)
 
     if archive == "delete" and not wait:
         raise click.UsageError("--archive delete needs --wait: the bucket goes last.")
+    with place.managed() as manager:
+        _require_stack(manager)
+    if not yes:
+        click.confirm(f"Delete stack '{place.name}' with all its data?", abort=True)
     result = _carried_out("deleting", place, as_json, run)
     if as_json:
         print_json_line({"result": result})

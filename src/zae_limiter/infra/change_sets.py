@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -15,6 +15,7 @@ from .template import MAX_TEMPLATE_BYTES, template_text
 ChangeKind = Literal["CREATE", "UPDATE"]
 _POLL_S = 0.3
 _POLLS = 400
+_UNCHANGED = " Nothing was changed"
 _NOTHING = ("didn't contain changes", "no updates are to be performed")
 
 
@@ -69,11 +70,16 @@ def plan_changes(
         Tags=[{"Key": key, "Value": value} for key, value in tags.items()],
     )
     answer = _planned(client, made["Id"])
-    if answer["Status"] == "FAILED":
-        _explain_failure(client, stack_name, answer)
+    if answer["Status"] != "CREATE_COMPLETE":
+        _drop(client, stack_name, kind, made["Id"])
+        _explain_failure(stack_name, answer)
         return None
     changes = tuple(map(_change, answer["Changes"]))
-    _refuse_loss(client, stack_name, made["Id"], changes)
+    if any(change.loses_data for change in changes):
+        _drop(client, stack_name, kind, made["Id"])
+        raise StackOperationError(
+            stack_name, "this would remove or replace the table with all its data." + _UNCHANGED
+        )
     return ChangeSet(made["Id"], made["StackId"], changes)
 
 
@@ -96,11 +102,20 @@ def _planned(client: Any, arn: str) -> dict[str, Any]:
     return answer
 
 
-def _explain_failure(client: Any, stack_name: str, answer: dict[str, Any]) -> None:
-    reason: str = answer.get("StatusReason") or "CloudFormation does not say why"
-    client.delete_change_set(ChangeSetName=answer["ChangeSetId"])
+def _drop(client: Any, stack_name: str, kind: ChangeKind, arn: str) -> None:
+    """Leave no plan behind, and no stack that was only planned."""
+    client.delete_change_set(ChangeSetName=arn)
+    if kind == "CREATE":
+        client.delete_stack(StackName=stack_name)
+
+
+def _explain_failure(stack_name: str, answer: dict[str, Any]) -> None:
+    """Raise the reason, unless it is that there is nothing to do."""
+    reason: str = answer.get("StatusReason") or f"it stays {answer['Status']}"
     if not any(text in reason.lower() for text in _NOTHING):
-        raise StackOperationError(stack_name, f"its changes cannot be planned: {reason}")
+        raise StackOperationError(
+            stack_name, f"its changes cannot be planned: {reason}.{_UNCHANGED}"
+        )
 
 
 def _change(told: dict[str, Any]) -> PlannedChange:
@@ -111,14 +126,3 @@ def _change(told: dict[str, Any]) -> PlannedChange:
         change["ResourceType"],
         change.get("Replacement") or "False",
     )
-
-
-def _refuse_loss(client: Any, stack_name: str, arn: str, changes: Iterable[PlannedChange]) -> None:
-    for change in changes:
-        if change.loses_data:
-            client.delete_change_set(ChangeSetName=arn)
-            how = "remove" if change.action == "Remove" else "replace"
-            raise StackOperationError(
-                stack_name,
-                f"this would {how} the table with all its data. Nothing was changed",
-            )
