@@ -101,6 +101,13 @@ async def test_a_bucket_does_not_expire_while_it_has_dormant_limits(
     assert expiries == [world.clock.now_ms() // 1000 + 2 * HALF_A_DAY_S]
 
 
+async def take_each(limiter: RateLimiter, limits: list[Limit], amount: int) -> None:
+    """Take as much of each limit."""
+    amounts = {limit.name: amount for limit in limits}
+    async with limiter.acquire("key-1", "gpt-4", amounts, limits):
+        pass
+
+
 async def use_up_among_inventions(limiter: RateLimiter, invented: int) -> int:
     """How much of a daily limit is admitted while so many other limits come and go each time."""
     admitted = 0
@@ -111,7 +118,7 @@ async def use_up_among_inventions(limiter: RateLimiter, invented: int) -> int:
         for name in range(invented):
             other = Limit(f"slower-{name}", 1000, 1000, 4 * HALF_A_DAY_S)
             with contextlib.suppress(RateLimitExceeded):
-                await take(limiter, limits=[other], **{other.name: 999 if number == 0 else 0})
+                await take_each(limiter, [other], 999 if number == 0 else 0)
     return admitted
 
 
@@ -147,6 +154,6 @@ async def test_sets_of_32_limits_may_alternate(limiter: RateLimiter) -> None:
     for _ in range(12):
         for limits in sets:
             with contextlib.suppress(RateLimitExceeded):
-                await take(limiter, limits=limits, **dict.fromkeys([x.name for x in limits], 1))
+                await take_each(limiter, limits, 1)
                 admitted += 1
     assert admitted <= 30
