@@ -19,7 +19,7 @@ from zae_limiter.backends.dynamodb.wire.errors import ErrorAnswer, exception_of
 from zae_limiter.backends.dynamodb.wire.values import Item
 from zae_limiter.core.exceptions import InfrastructureNotFoundError, ValidationError
 from zae_limiter.ports.stream import Checkpoint, IteratorExpired
-from zae_limiter.runtime.blocking import run
+from zae_limiter.runtime.blocking import BlockingIo, run
 
 MADE_S = 1_704_067_200.0
 TABLE = {
@@ -34,6 +34,7 @@ class ScriptedClient:
     """A client whose calls are answered by a script, in order."""
 
     def __init__(self, *script: dict[str, Any] | str) -> None:
+        self.io = BlockingIo()
         self._script = list(script)
         self.sent: list[Mapping[str, Any]] = []
 

@@ -37,11 +37,13 @@ class FakeStream:
     closed: set[str] = field(default_factory=set)
     failing: list[Exception] = field(default_factory=list)
     is_unreachable: bool = False
+    hiccups: int = 0
     last_ids: dict[str, str] = field(default_factory=dict)
     empty_pages: int = 0
 
     async def shards(self) -> list[StreamShard]:
-        if self.is_unreachable:
+        if self.is_unreachable or self.hiccups:
+            self.hiccups -= 1
             raise StorageUnavailable("unreachable")
         return [
             StreamShard(each, frozenset(after), self.last_ids.get(each))
@@ -278,6 +280,12 @@ def test_a_stream_that_cannot_be_listed_is_not_taken_for_an_empty_one(world: Wor
     world.stream.is_unreachable = True
     with pytest.raises(StorageUnavailable, match="unreachable"):
         world.follow()
+
+
+def test_a_stream_that_cannot_be_listed_for_a_moment_is_listed_again(world: World) -> None:
+    world.stream.hiccups = 3
+    assert world.follow().failures == 3
+    assert world.archive.seen == ["a", "b", "c", "d"]
 
 
 def many_shards(world: World) -> None:

@@ -8,6 +8,9 @@ from ..core.exceptions import StorageUnavailable
 from ..ports.archive import ArchiveObject
 from ..ports.io import Io
 
+_TIMEOUT_S = 5
+_ATTEMPTS = {"total_max_attempts": 2, "mode": "standard"}
+
 
 class S3Archive:
     """Objects in one bucket. Region, endpoint and credentials are found where AWS keeps them."""
@@ -38,6 +41,11 @@ class S3Archive:
         """Importing boto3 takes long, and most batches have nothing to archive."""
         if self._client is None:
             import boto3
+            from botocore.config import Config
 
-            self._client = boto3.client("s3")
+            # By default an archive that is silent would hold up the reader for five minutes.
+            patience = Config(
+                connect_timeout=_TIMEOUT_S, read_timeout=_TIMEOUT_S, retries=_ATTEMPTS
+            )
+            self._client = boto3.client("s3", config=patience)
         return self._client

@@ -8,7 +8,7 @@ from typing import Any
 from ...core.exceptions import StorageUnavailable
 from ...ports.deployment import VersionRecord
 from .schema import TTL_ATTRIBUTE, get_table_definition
-from .table import Table
+from .table import Table, repeat
 from .versions import TABLE_VERSION, DynamoVersions
 from .wire.errors import RequestInvalid, ResourceInUse, ResourceMissing
 
@@ -20,7 +20,9 @@ _POLLS = 150
 async def describe_dynamo_table(table: Table) -> dict[str, Any] | None:
     """Return DynamoDB's description of the table; None when there is none."""
     try:
-        answer = await table.client.call("DescribeTable", {"TableName": table.name})
+        answer = await repeat(
+            table.io, lambda: table.client.call("DescribeTable", {"TableName": table.name})
+        )
     except ResourceMissing:
         return None
     description: dict[str, Any] = answer["Table"]

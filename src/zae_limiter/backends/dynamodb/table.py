@@ -7,7 +7,7 @@ again is its caller's decision.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -28,6 +28,21 @@ _DELETES_PER_BATCH = 25
 # A call that hung for long is not sent again: its caller has waited enough.
 _RESENDING = Backoff(retries=2, base_s=0.05, ceiling_s=0.2, total_s=0.5, deadline_s=1.0)
 _UNPROCESSED = Backoff(retries=10, base_s=0.05, ceiling_s=1.0, total_s=5.0)
+
+
+async def repeat(io: Io, call: Callable[[], Awaitable[T]]) -> T:
+    """Make a call that does no harm when it is carried out twice, again if its answer is lost."""
+    waits_s = delays(_RESENDING, io.entropy)
+    deadline_ms = io.now_ms() + 1000 * _RESENDING.deadline_s
+    while True:
+        try:
+            return await call()
+        except StorageUnavailable as error:
+            wait_s = next(waits_s, None)
+            is_late = io.now_ms() >= deadline_ms or (wait_s or 0) >= io.left_s()
+            if not error.ambiguous or wait_s is None or is_late:
+                raise
+        await io.pause(wait_s)
 
 
 @dataclass(slots=True, eq=False)
@@ -57,17 +72,7 @@ class Table:
 
     async def repeatable(self, operation: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Carry out an operation that does no harm when it is carried out twice."""
-        waits_s = delays(_RESENDING, self.io.entropy)
-        deadline_ms = self.io.now_ms() + 1000 * _RESENDING.deadline_s
-        while True:
-            try:
-                return await self.call(operation, parameters)
-            except StorageUnavailable as error:
-                wait_s = next(waits_s, None)
-                is_late = self.io.now_ms() >= deadline_ms or (wait_s or 0) >= self.io.left_s()
-                if not error.ambiguous or wait_s is None or is_late:
-                    raise
-            await self.io.pause(wait_s)
+        return await repeat(self.io, lambda: self.call(operation, parameters))
 
     async def get(self, key: Key, *, consistent: bool = False) -> Item | None:
         """Return the item, if there is one."""

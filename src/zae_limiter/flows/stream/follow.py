@@ -75,6 +75,7 @@ class Follower:
         self._settings = settings
         self._ended: set[str] = set()
         self._discovery_ms = 0
+        self._failed_discoveries = 0
         self._sharing_ms = 0
         self._began_ms = self._io.now_ms()
 
@@ -113,7 +114,8 @@ class Follower:
     def _has_caught_up(self) -> bool:
         """Shards that a living reader has the lease of are its own to catch up with. The lease of a
         reader that was killed is over after a while."""
-        is_all_known = self._discovery_ms > 0
+        # Taken for a stream without shards, one that cannot be listed would end with success.
+        is_all_known = self._discovery_ms > 0 and not self._failed_discoveries
         return is_all_known and all(
             each.is_left or (each.empty_pages >= _EMPTY_PAGES and not _is_short(each))
             for each in self._readings()
@@ -129,12 +131,13 @@ class Follower:
         try:
             shards = await self._stream.shards()
         except StorageUnavailable as error:
-            # Taken for a stream without shards, a reader that runs once would end with success.
-            if self._settings.once:
-                raise
             self._discovery_ms = now_ms + _DISCOVERY_RETRY_MS
+            self._failed_discoveries += 1
             self._fail("The stream cannot be read", error)
+            if self._settings.once and self._failed_discoveries >= _MAX_FAILURES:
+                raise
             return
+        self._failed_discoveries = 0
         kept = {shard.shard_id for shard in shards}
         self._ended &= kept
         waiting = kept - self._ended
