@@ -250,6 +250,24 @@ class TestRefill:
         (stored,) = run(store.buckets.read([HOME])).values()
         assert stored.cells["rpm"].tokens_milli == 5 * MILLI
 
+    def test_an_item_that_cannot_be_refilled_fails_no_record(
+        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        clock = ManualClock()
+        store, io = MemoryStore(), BlockingIo(clock)
+        empty = self.EMPTY._replace(refilled_at_ms=io.now_ms())
+        clock.advance(5)
+
+        async def fail(*_: object) -> None:
+            raise ArithmeticError("39 digits")
+
+        monkeypatch.setattr(store.buckets, "write", fail)
+        settings = replace(TestAggregate.HOURLY, refills=True)
+        batch = [change(1, FULL, empty)]
+        found = run(aggregate(Scope(store, io, "ns"), MemoryStore().usage, batch, settings))
+        assert (found.refills_written, found.failed) == (0, frozenset())
+        assert "was not refilled" in caplog.text
+
 
 class TestSplits:
     def written(self, times: int, at_ms: int = 0, **tokens: int) -> ItemActivity:
@@ -329,15 +347,16 @@ class TestSplitBench:
         assert self.aggregate(bench, batch) == 2
         assert [bucket.shard_count for bucket in bench.shards()] == [4] * 4
 
-    def test_a_store_that_does_not_answer_fails_no_record(
-        self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    @pytest.mark.parametrize("error", [StorageUnavailable("gone"), ArithmeticError("39 digits")])
+    def test_an_item_that_cannot_be_split_fails_no_record(
+        self, error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         bench = Bench()
         for _ in range(650):
             assert take(bench.limiter, rpm=1)
 
         async def fail(*_: object) -> None:
-            raise StorageUnavailable("gone")
+            raise error
 
         monkeypatch.setattr(bench.store.buckets, "read", fail)
         here = bench.client().repository.scope

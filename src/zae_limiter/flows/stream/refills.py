@@ -29,6 +29,9 @@ async def refill_items(scope: Scope, active: Mapping[BucketAddress, ItemActivity
             outcome = await scope.store.buckets.write(address, write)
         except (StorageUnavailable, StoredDataError) as error:
             logger.warning("%s was not refilled: %s", address, error)
+        except Exception:
+            # Raised, it would stop the stream for everybody, because of one item.
+            logger.exception("%s was not refilled", address)
         else:
             refilled += isinstance(outcome, Granted)
     return refilled

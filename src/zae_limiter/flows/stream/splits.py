@@ -36,6 +36,9 @@ async def split_busy_buckets(
             splits += await _split_up_to(scope, home, count)
         except (StorageUnavailable, StoredDataError) as error:
             logger.warning("%s was not split into %d: %s", home, count, error)
+        except Exception:
+            # Raised, it would stop the stream for everybody, because of one item.
+            logger.exception("%s was not split into %d", home, count)
     return splits
 
 
