@@ -1,14 +1,17 @@
-"""Counting usage from a stream: CPU time for each record, and write units for a thousand.
+"""Counting usage from a stream: CPU time for each record, write units for a thousand, growth with
+the number of entities, and how far a reader is behind.
 
-python -m bench.stream
+python -m bench.stream [--json]
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import click
@@ -20,8 +23,9 @@ from zae_limiter.backends.dynamodb.bucket_codec import bucket_key, encode_bucket
 from zae_limiter.backends.dynamodb.store import DynamoStore
 from zae_limiter.backends.dynamodb.stream_records import decode_records
 from zae_limiter.backends.dynamodb.usage_additions import snapshot_update
+from zae_limiter.backends.dynamodb.wire.values import Item
 from zae_limiter.backends.memory import MemoryStore
-from zae_limiter.core.bucket import Bucket, BucketAddress, full_bucket, take_tokens
+from zae_limiter.core.bucket import BucketAddress, full_bucket, take_tokens
 from zae_limiter.core.limit import LimitSet
 from zae_limiter.core.models import UsageSnapshot
 from zae_limiter.core.usage import UsageAddition
@@ -34,38 +38,53 @@ from zae_limiter.runtime.blocking import BlockingIo, run
 from .costs import WCU_DOLLARS
 from .scale.markdown import markdown
 from .servers import CALLER
+from .stream_lag import measure_lag
 
 BATCH = 1000
 ENTITIES = (1, 10, 100, 1000)
+# The largest batch that Lambda delivers, and how many entities are busy at a time.
+LARGE_BATCH = 10_000
+GROWTH = (100, 1_000, 10_000, 100_000)
 _AT_S = 1_714_564_801
 _LIMITS = LimitSet.of([Limit.per_minute("rpm", 6000), Limit.per_minute("tpm", 600_000)])
 _TAKES_MILLI = {"rpm": 1000, "tpm": 500_000, WCU: 1250}
 
 
-def records(count: int, entities: int) -> list[dict[str, Any]]:
+def records(count: int, entities: int, first: int = 0) -> list[dict[str, Any]]:
     """Acquires of one token and 500, in turn by each entity, as Lambda delivers them."""
-    images: dict[int, Bucket] = {}
     made = []
-    for number in range(count):
-        entity = number % entities
-        address = BucketAddress("ns", f"key-{entity}", "gpt-4")
-        before = images.get(entity) or full_bucket(_LIMITS, _AT_S * 1000, metered=True)
-        images[entity] = after = take_tokens(before, _TAKES_MILLI, 1)
+    for number in range(first, first + count):
+        key = bucket_key(BucketAddress("ns", f"key-{number % entities}", "gpt-4"))
+        turn = number // entities - first // entities
         change = {
             "ApproximateCreationDateTime": float(_AT_S),
-            "Keys": bucket_key(address),
+            "Keys": key,
             "SequenceNumber": f"{number + 1:021}",
-            "OldImage": encode_bucket_item(address, before),
-            "NewImage": encode_bucket_item(address, after),
+            "OldImage": {**_image(turn), **key},
+            "NewImage": {**_image(turn + 1), **key},
         }
         made.append({"eventName": "MODIFY", "dynamodb": change})
     return made
 
 
+@lru_cache(maxsize=2 * LARGE_BATCH)
+def _image(takings: int) -> Item:
+    """A bucket item after so many takings."""
+    bucket = full_bucket(_LIMITS, _AT_S * 1000, metered=True)
+    all_milli = {name: takings * amount_milli for name, amount_milli in _TAKES_MILLI.items()}
+    taken = take_tokens(bucket, all_milli, takings)
+    return encode_bucket_item(BucketAddress("ns", "key", "gpt-4"), taken)
+
+
 class EncodedUsage:
-    """Snapshots that are asked for and never sent: only the time of this process counts."""
+    """Snapshots that are asked for and never sent: only the time of this process counts, and how
+    many there are."""
+
+    def __init__(self) -> None:
+        self.additions = 0
 
     async def add(self, addition: UsageAddition) -> bool:
+        self.additions += 1
         return bool(snapshot_update("table", addition).to_json())
 
     async def read(
@@ -122,40 +141,81 @@ def units(store: DynamoStore, batch: list[dict[str, Any]]) -> tuple[int, float]:
     return sum(meter.calls.values()) - calls, sum(meter.units.values()) - spent
 
 
-def rows() -> Iterator[list[str]]:
-    """One row for each number of entities."""
+Figures = dict[str, float]
+
+
+def batches() -> Iterator[Figures]:
+    """One line for each number of entities in a batch."""
     with start("dynoxide") as server:
         for entities in ENTITIES:
             store = open_table(server.url, f"stream-{entities}")
             calls, wcu = units(store, records(2 * BATCH, entities))
             spent_us = cpu_us(records(BATCH, entities))
             run(store.close())
-            yield [
-                f"{entities:,}",
-                f"{spent_us:.0f}",
-                f"{1e6 / spent_us:,.0f}",
-                f"{calls:,}",
-                f"{wcu:,.0f}",
-                f"{wcu * 1000 * WCU_DOLLARS:.3f}",
-            ]
+            yield {
+                f"entities in a batch of {BATCH:,} records": entities,
+                "µs of CPU per record": spent_us,
+                "records/s and core": 1e6 / spent_us,
+                "calls": calls,
+                "WCU per 1,000 records": wcu,
+                "$ per million records": wcu * 1000 * WCU_DOLLARS,
+            }
 
 
-HEADINGS = (
-    "entities in a batch of 1,000 records",
-    "µs of CPU per record",
-    "records/s and core",
-    "calls",
-    "WCU per 1,000 records",
-    "$ per million records",
-)
+def growth() -> Iterator[Figures]:
+    """One line for each number of entities that take turns. A snapshot that exists takes one unit
+    for each addition."""
+    scope = Scope(MemoryStore(), BlockingIo(), "")
+    for entities in GROWTH:
+        usage, spent_s, count = EncodedUsage(), 0.0, max(LARGE_BATCH, entities)
+        for first in range(0, count, LARGE_BATCH):
+            batch = records(LARGE_BATCH, entities, first)
+            began = time.process_time()
+            _handle(scope, usage, batch)
+            spent_s += time.process_time() - began
+        yield {
+            f"entities, batches of {LARGE_BATCH:,} records": entities,
+            "µs of CPU per record": 1e6 * spent_s / count,
+            "records/s and core": count / spent_s,
+            "WCU per 1,000 records": 1000 * usage.additions / count,
+        }
+
+
+def lags(seconds: float) -> Iterator[Figures]:
+    """One line for each rate of writes."""
+    for rate in (100, 1000):
+        seen = measure_lag(rate, seconds)
+        yield {
+            "writes/s asked for": rate,
+            "writes/s": seen.writes_per_s,
+            "lag ms, median": seen.median_ms,
+            "lag ms, longest": seen.longest_ms,
+            "s until the last write is counted": seen.last_s,
+            "µs of CPU per record": seen.cpu_us,
+        }
+
+
+def _shown(lines: Sequence[Figures]) -> str:
+    rows = [[_figure(number) for number in line.values()] for line in lines]
+    return markdown(tuple(lines[0]), rows)
+
+
+def _figure(number: float) -> str:
+    return f"{number:,.0f}" if number >= 10 or number == int(number) else f"{number:.3f}"
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-def main() -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
+@click.option("--seconds", default=15.0, show_default=True, help="How long clients write.")
+def main(as_json: bool, seconds: float) -> None:
     """Show what it takes to count usage: hourly, daily and monthly windows, two limits."""
     os.environ.update(CALLER)
     logging.getLogger("zae_limiter").setLevel(logging.CRITICAL)
-    click.echo(markdown(HEADINGS, list(rows())))
+    found = {"batches": list(batches()), "growth": list(growth()), "lag": list(lags(seconds))}
+    if as_json:
+        click.echo(json.dumps(found, indent=2))
+    else:
+        click.echo("\n\n".join(_shown(lines) for lines in found.values()))
 
 
 if __name__ == "__main__":
