@@ -150,7 +150,7 @@ def _queried(body: Mapping[str, Any]) -> str:
     """Return the value of the partition key in a query."""
     names, values = body["ExpressionAttributeNames"], body["ExpressionAttributeValues"]
     partition = f"{body.get('IndexName', '')}PK"
-    for name, value in re.findall(r"(#\w+) = (:\w+)", body["KeyConditionExpression"]):
+    for name, value in re.findall(r"(#\w+) ?= ?(:\w+)", body["KeyConditionExpression"]):
         if names[name] == partition:
             found: str = values[value]["S"]
             return found
