@@ -217,6 +217,7 @@ def test_stacks_and_tables_of_others_are_left_alone(aws: LocalAws) -> None:
     wait_until(lambda: "COMPLETE" in stack_status(aws), "the stack is created")
     assert "not a limiter's" in aws.error("deploy")
     assert "not a limiter's" in aws.error("upgrade")
+    assert "not a limiter's" in aws.error("delete", "--yes")
     assert stack_status(aws) == "CREATE_COMPLETE"
     cloudformation.delete_stack(StackName=aws.stack)
     other = replace(aws, stack=f"{aws.stack}-2")

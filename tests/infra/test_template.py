@@ -14,7 +14,7 @@ from tests.support.pairs import all_pairs
 from zae_limiter.backends.dynamodb.schema import get_table_definition
 from zae_limiter.infra.aggregator_resources import STAND_IN
 from zae_limiter.infra.options import StackOptions
-from zae_limiter.infra.table_resource import described_shape
+from zae_limiter.infra.table_resource import described_shape, kept_shape, table_shape
 from zae_limiter.infra.template import MAX_TEMPLATE_BYTES, METADATA, build_template, template_text
 from zae_limiter.infra.yaml_text import yaml_text
 
@@ -159,6 +159,21 @@ def test_a_table_that_exists_keeps_its_indexes() -> None:
     assert "IndexStatus" not in json.dumps(made)
     mapping = template["Resources"]["AggregatorEventSourceMapping"]["Properties"]
     assert mapping["StartingPosition"] == "LATEST"
+
+
+def test_a_table_keeps_the_order_that_its_template_has() -> None:
+    """CloudFormation takes another order for a change that needs a new table."""
+    template = build_template(StackOptions())
+    description = get_table_definition("x")
+    description["AttributeDefinitions"].reverse()
+    description["GlobalSecondaryIndexes"].reverse()
+    description["GlobalSecondaryIndexes"][-1]["Projection"]["NonKeyAttributes"].reverse()
+    assert described_shape(description) != table_shape()
+    for body in (template, yaml_text(template)):
+        assert kept_shape(body, description) == table_shape()
+    template["Resources"]["RateLimitsTable"]["Properties"]["AttributeDefinitions"].reverse()
+    kept = kept_shape(template, description)
+    assert kept["AttributeDefinitions"] == description["AttributeDefinitions"]
 
 
 def test_the_stand_in_for_the_code_never_changes() -> None:

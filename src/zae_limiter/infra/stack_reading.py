@@ -83,11 +83,17 @@ def described_table(aws: Aws, stack_name: str) -> dict[str, Any] | None:
     return table
 
 
+def read_template(aws: Aws, stack: Stack) -> Any:
+    """Return the template that a stack was deployed with: a value if it was JSON, and a text if it
+    was YAML."""
+    with explained(stack.name):
+        return aws["cloudformation"].get_template(StackName=stack.stack_id)["TemplateBody"]
+
+
 def read_options(aws: Aws, stack: Stack) -> StackOptions:
     """Return the options that a stack was deployed with: its template keeps them, or has them as
     parameters if the existing package made it."""
-    with explained(stack.name):
-        body = aws["cloudformation"].get_template(StackName=stack.stack_id)["TemplateBody"]
+    body = read_template(aws, stack)
     kept = body.get("Metadata", {}).get(METADATA) if isinstance(body, Mapping) else None
     if kept is not None:
         return StackOptions.from_dict(kept["Options"])

@@ -30,8 +30,9 @@ from .stack_reading import (
     described_table,
     read_options,
     read_status,
+    read_template,
 )
-from .table_resource import described_shape
+from .table_resource import kept_shape
 from .table_setup import set_up_table
 from .tags import is_limiter, stack_tags
 from .template import STARTING_POSITION, build_template
@@ -161,6 +162,7 @@ class SyncStackManager:
         stack = describe_stack(self._aws, self.stack_name)
         if stack is None:
             return self._result("", "absent")
+        self._refuse_foreign_stack(stack)
         self._refuse_protected()
         with explained(self.stack_name):
             watch = self._watch(stack.stack_id, on_event)
@@ -196,6 +198,8 @@ class SyncStackManager:
                 self._watch(stack.stack_id, on_event).wait()
             stack = describe_stack(self._aws, self.stack_name)
         if stack is not None and stack.is_remains:
+            self._refuse_foreign_stack(stack)
+            self._refuse_foreign_table(described_table(self._aws, self.stack_name))
             with explained(self.stack_name):
                 watch = self._watch(stack.stack_id, on_event)
                 self._aws["cloudformation"].delete_stack(StackName=stack.stack_id)
@@ -211,7 +215,7 @@ class SyncStackManager:
             kind, template = "CREATE", build_template(options)
         else:
             self._refuse_foreign_stack(stack)
-            shape = None if table is None else described_shape(table)
+            shape = None if table is None else kept_shape(read_template(self._aws, stack), table)
             position = starting_position(self._aws, self.stack_name) or STARTING_POSITION
             kind, template = "UPDATE", build_template(options, shape, position)
         tags = stack_tags(self.stack_name, options.tags)
@@ -221,13 +225,15 @@ class SyncStackManager:
         if table is not None:
             raise StackOperationError(
                 self.stack_name,
-                "there is a table of this name that belongs to no stack. Nothing was changed",
+                "there is a table of this name that belongs to no stack, or to one that was never"
+                " finished. Nothing was changed",
             )
 
     def _refuse_foreign_stack(self, stack: Stack) -> None:
-        if not is_limiter(stack.tags):
+        if not stack.is_planned and not is_limiter(stack.tags):
             raise StackOperationError(
-                self.stack_name, "there is a stack of this name that is not a limiter's"
+                self.stack_name,
+                "there is a stack of this name that is not a limiter's. Nothing was changed",
             )
 
     def _watch(self, stack_id: str, on_event: OnEvent | None) -> StackWatch:
