@@ -48,9 +48,10 @@ def demo(
 
 
 def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
-    """Return the exit code and the rest of the output; nothing may be said on stderr."""
+    """Return the exit code and the rest of the output. On stderr, nothing may be said but that a
+    slow machine needs time."""
     out, errors = process.communicate(timeout=PATIENCE_S)
-    assert not errors
+    assert all(line.endswith(" s so far") for line in errors.splitlines())
     return process.returncode, out
 
 

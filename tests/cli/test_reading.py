@@ -105,8 +105,10 @@ def test_audit_shows_the_changes_of_an_entity(used: Zael) -> None:
     events = used.json("audit", "list", "-e", "key-1")
     assert [event["action"] for event in events] == ["limits_set", "entity_created"]
     lines = used.out("audit", "list", "-e", "key-1").splitlines()
-    assert " ".join(lines[1].split()) == "| Timestamp | Action | Principal | Resource |"
-    assert " ".join(lines[3].split()).endswith("| limits_set | - | gpt-4 |")
+    assert " ".join(lines[1].split()) == ("| Timestamp | Action | Principal | Resource | Change |")
+    author = events[0]["principal"]
+    told = f"| limits_set | {author} | gpt-4 | limits=rpm: 1/min |"
+    assert " ".join(lines[3].split()).endswith(told)
 
 
 def test_audit_shows_the_changes_of_defaults(used: Zael) -> None:

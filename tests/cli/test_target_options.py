@@ -32,7 +32,7 @@ def test_a_command_works_on_the_table_of_a_stack(
 ) -> None:
     place = ("--region", "eu-west-1", "--endpoint-url", NOWHERE)
     result = listing(*options, *place, **environment)
-    assert result.exit_code == 1
+    assert result.exit_code == 4
     assert f"Cannot open table '{table}' at 127.0.0.1:9 (region eu-west-1)" in result.stderr
 
 

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
 import click
 
 from ..core.audit import AuditEvent
+from ..core.exceptions import ValidationError
+from ..core.limit import Limit
+from .limit_syntax import format_limit
 from .options import examples, json_option, page_option, store_options
 from .output import print_json, print_table
 from .target import Target
@@ -48,8 +55,24 @@ def list_events(
 
 def _print_events(found: list[AuditEvent], limit: int) -> None:
     print_table(
-        ["Timestamp", "Action", "Principal", "Resource"],
-        [(e.timestamp, e.action, e.principal or "-", e.resource or "-") for e in found],
+        ["Timestamp", "Action", "Principal", "Resource", "Change"],
+        [
+            (e.timestamp, e.action, e.principal or "-", e.resource or "-", _change(e.details))
+            for e in found
+        ],
     )
     if len(found) == limit:
         click.echo(f"There may be more: --start-event-id {found[-1].event_id}")
+
+
+def _change(details: Mapping[str, Any]) -> str:
+    """Return what was set, in one line."""
+    told = [f"{name}={_value(name, value)}" for name, value in sorted(details.items()) if value]
+    return "; ".join(told) or "-"
+
+
+def _value(name: str, value: Any) -> str:
+    if name == "limits":
+        with suppress(KeyError, TypeError, ValueError, ValidationError):
+            return ", ".join(format_limit(Limit.from_dict(limit)) for limit in value)
+    return str(value)

@@ -11,7 +11,7 @@ from ..core.exceptions import ValidationError
 from ..core.limit import Limit
 from ..core.models import ConfigLevel, LimiterConfig, OnUnavailableAction
 from .limit_syntax import parse_limit
-from .options import Command, examples, json_option, store_options
+from .options import Command, change_options, examples, json_option, store_options
 from .output import print_fields, print_json, print_limits
 from .target import Target
 
@@ -129,7 +129,7 @@ def _read_limit(value: Any) -> Limit:
     default=None,
     help="Refuse to work with other versions (level system).",
 )
-@store_options
+@change_options
 def set_config(
     level: str,
     identifier: str | None,
@@ -145,5 +145,5 @@ def set_config(
     if change == LimiterConfig():
         raise click.UsageError("Nothing to set: give --limits or another setting.")
     with target.open() as repository:
-        repository.set_config(level, change, identifier, resource)
+        repository.set_config(level, change, identifier, resource, target.author)
     _print_config(f"Set at level '{level}':", change)

@@ -14,6 +14,7 @@ from ..core.models import Entity
 from ..flows.admin.audit import MAX_PAGE
 from ..sync_repository import SyncRepository
 from .options import (
+    change_options,
     config_resource_option,
     examples,
     json_option,
@@ -66,7 +67,7 @@ _metadata_option = click.option(
 @_metadata_option
 @click.option("--exist-ok", is_flag=True, help="Succeed if it exists with this parent and cascade.")
 @json_option
-@store_options
+@change_options
 def create(
     entity_id: str,
     display_name: str | None,
@@ -80,7 +81,13 @@ def create(
     """Store a new entity. The parent need not exist yet."""
     with target.open() as repository:
         created = repository.create_entity(
-            entity_id, display_name, parent_id, cascade, metadata or None, exist_ok=exist_ok
+            entity_id,
+            display_name,
+            parent_id,
+            cascade,
+            metadata or None,
+            exist_ok=exist_ok,
+            principal=target.author,
         )
     if as_json:
         print_json(asdict(created))
@@ -136,7 +143,7 @@ def _require(repository: SyncRepository, entity_id: str) -> Entity:
     "--expected-version", type=int, help="Refuse if the entity has changed since this version."
 )
 @json_option
-@store_options
+@change_options
 def update(
     entity_id: str,
     display_name: str | None,
@@ -155,6 +162,7 @@ def update(
             name=display_name,
             metadata={k: v for k, v in {**stored.metadata, **metadata}.items() if v != ""},
             expected_version=stored.version if expected_version is None else expected_version,
+            principal=target.author,
         )
     if as_json:
         print_json(asdict(changed))
@@ -165,7 +173,7 @@ def update(
 @entity.command(epilog=examples("entity delete key-1 --yes"))
 @click.argument("entity_id")
 @yes_option
-@store_options
+@change_options
 def delete(entity_id: str, yes: bool, target: Target) -> None:
     """Delete an entity with its limits, buckets and usage. Its audit events stay."""
     with target.connect() as repository:
@@ -175,7 +183,7 @@ def delete(entity_id: str, yes: bool, target: Target) -> None:
                 f"Delete entity '{entity_id}' with its limits, buckets and usage?", abort=True
             )
         with patience(f"Deleting entity '{entity_id}'"):
-            repository.delete_entity(entity_id)
+            repository.delete_entity(entity_id, target.author)
     if existed:
         click.echo(f"Deleted entity '{entity_id}'")
     else:
@@ -208,11 +216,11 @@ def children(parent_id: str, as_json: bool, target: Target) -> None:
 @click.argument("entity_id")
 @config_resource_option
 @limits_option
-@store_options
+@change_options
 def set_limits(entity_id: str, resource: str, limits: tuple[Limit, ...], target: Target) -> None:
     """Give an entity limits of its own; they replace the limits it had."""
     with target.open() as repository:
-        repository.set_limits(entity_id, list(limits), resource)
+        repository.set_limits(entity_id, list(limits), resource, target.author)
     click.echo(f"Set {len(limits)} limit(s) for entity '{entity_id}' (resource '{resource}'):")
     print_limits(limits)
 
@@ -242,7 +250,7 @@ def get_limits(entity_id: str, resource: str, as_json: bool, target: Target) -> 
 @click.argument("entity_id")
 @config_resource_option
 @yes_option
-@store_options
+@change_options
 def delete_limits(entity_id: str, resource: str, yes: bool, target: Target) -> None:
     """Delete an entity's own limits: the next level decides again."""
     with target.connect() as repository:
@@ -250,7 +258,7 @@ def delete_limits(entity_id: str, resource: str, yes: bool, target: Target) -> N
         if not yes and not click.confirm(f"Delete {what}?"):
             click.echo("Cancelled")
             return
-        repository.delete_limits(entity_id, resource)
+        repository.delete_limits(entity_id, resource, target.author)
     click.echo(f"Deleted {what}")
 
 

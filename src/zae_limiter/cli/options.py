@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import wraps
 from typing import Any, TypeVar
 
@@ -47,6 +48,12 @@ _namespace = click.option(
     show_default=True,
     help="The namespace.",
 )
+_principal = click.option(
+    "--principal",
+    envvar="ZAEL_PRINCIPAL",
+    show_envvar=True,
+    help="Who makes the change; by default the user, or the caller's ARN on AWS.",
+)
 _TYPED = ParameterSource.COMMANDLINE
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
@@ -76,6 +83,16 @@ def store_options(command: Command) -> Callable[..., Any]:
         return command(*args, target=Target(url, namespace), **options)
 
     return _with_store(_namespace(with_target))
+
+
+def change_options(command: Command) -> Callable[..., Any]:
+    """Add the options of a command that changes what is stored: store, namespace and author."""
+
+    @wraps(command)
+    def with_author(*args: Any, target: Target, principal: str | None, **options: Any) -> Any:
+        return command(*args, target=replace(target, principal=principal), **options)
+
+    return store_options(_principal(with_author))
 
 
 def registry_options(command: Command) -> Callable[..., Any]:

@@ -12,6 +12,7 @@ from ..flows.scope import Scope
 from ..naming import DEFAULT_NAMESPACE
 from ..runtime.blocking import BlockingIo, run
 from ..sync_repository import SyncRepository
+from .author import find_author
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,12 @@ class Target:
 
     url: str
     namespace: str = DEFAULT_NAMESPACE
+    principal: str | None = None
+
+    @property
+    def author(self) -> str:
+        """The one who makes a change, as its audit event names them."""
+        return self.principal or find_author(self.url)
 
     def connect(self) -> SyncRepository:
         """Open a store and namespace that must exist: a mistyped name creates nothing."""
