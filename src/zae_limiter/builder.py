@@ -88,6 +88,10 @@ class BuilderSteps(StackSteps):
         """Choose how long a call waits for the store at most, all retries included."""
         return self._with(total_timeout=seconds)
 
+    def breaker_failures(self, count: int) -> Self:
+        """Choose after how many failures in a row calls are refused at once; 0 is never."""
+        return self._with(breaker_failures=count)
+
     def namespace(self, name: str) -> Self:
         """Choose the namespace, which must be registered; `default` always is."""
         self._choices.namespace = validate_namespace(name)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypedDict, cast
 
 from .backends.dynamodb.url import dynamodb_url
-from .backends.store_url import OpenRequest, StoreUrl
+from .backends.store_url import USUAL_FAILURES, OpenRequest, StoreUrl
 from .backends.urls import parse_url
 from .core.exceptions import InfrastructureError, ValidationError
 from .deployed import update_lambda
@@ -42,6 +42,7 @@ from .ports.repository_protocol import (
 logger = logging.getLogger("zae_limiter")
 MAX_TTL_MULTIPLIER = 1_000_000
 _MOST_REFUSALS = 1_000_000
+_MOST_FAILURES = 1_000
 # The names that PyPI's zae-limiter 0.17 has for options, and ours.
 _OTHER_NAMES = {
     "rejection_cache_ttl": "refusal_cache_ttl",
@@ -60,6 +61,7 @@ class ConnectOptions(TypedDict, total=False):
     connect_timeout: float | None
     read_timeout: float | None
     total_timeout: float | None
+    breaker_failures: int
     config_cache_ttl: float
     bucket_ttl_multiplier: int
     coalesce: bool
@@ -89,6 +91,7 @@ DEFAULT_OPTIONS: OpenOptions = {
     "connect_timeout": None,
     "read_timeout": None,
     "total_timeout": None,
+    "breaker_failures": USUAL_FAILURES,
     "config_cache_ttl": 60,
     "bucket_ttl_multiplier": DEFAULT_TTL_MULTIPLIER,
     "coalesce": True,
@@ -179,9 +182,14 @@ def _choose_store(options: OpenOptions, environment: Mapping[str, str]) -> Store
                 raise ValidationError(field, value, f"the store is named by {origin} already")
     else:
         chosen = dynamodb_url(resolve_stack_name(stack), region, endpoint_url)
-    return parse_url(chosen).with_timeouts(
+    found = parse_url(chosen).with_timeouts(
         options["connect_timeout"], options["read_timeout"], options["total_timeout"]
     )
+    failures = options["breaker_failures"]
+    if type(failures) is not int or not 0 <= failures <= _MOST_FAILURES:
+        reason = f"must be an integer from 0 (no breaker) to {_MOST_FAILURES}"
+        raise ValidationError("breaker_failures", failures, reason)
+    return replace(found, breaker_failures=failures)
 
 
 async def open_scope(

@@ -14,7 +14,7 @@ from .flows.scope import Scope
 from .infra.options import StackOptions
 from .local.single_flight import SingleFlight
 from .opening import check_multiplier
-from .ports.repository_protocol import NamespaceRecord
+from .ports.repository_protocol import HasBreaker, NamespaceRecord
 
 
 class RepositoryBase:
@@ -84,9 +84,14 @@ class RepositoryBase:
         return self.scope.store.capabilities
 
     def get_cache_stats(self) -> CacheStats:
-        """Return how often the configuration cache was hit and missed, and its size."""
-        local = self.scope.local
-        return replace(local.config_cache.stats(), local_rejections=local.refusals.recalled)
+        """Return how often the configuration cache was hit and missed, its size, and whether calls
+        to the store are made (`breaker`)."""
+        local, store = self.scope.local, self.scope.store
+        return replace(
+            local.config_cache.stats(),
+            local_rejections=local.refusals.recalled,
+            breaker=store.breaker_state if isinstance(store, HasBreaker) else "closed",
+        )
 
     def _multiplier(self, chosen: int | None) -> int:
         """Return the multiplier that was chosen, else this repository's own."""

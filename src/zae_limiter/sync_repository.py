@@ -83,8 +83,9 @@ class SyncRepository(SyncRecords, RepositoryBase):
         where the endpoint is not AWS itself. `transport` is "wire" or "botocore", for programs that
         patch or trace botocore. `connect_timeout` (2) and `read_timeout` (4) are the seconds that
         the client waits for DynamoDB; a URL can set them, too. `total_timeout` (5) bounds a call
-        with all its retries, on every store. A deployed Lambda that is older than the client is
-        updated with `auto_update=True`, an error with False, and reported without either; the
+        with all its retries, on every store; after `breaker_failures` (5) of them in a row, calls
+        fail at once until the store answers again. A deployed Lambda that is older than the client
+        is updated with `auto_update=True`, an error with False, and reported without either; the
         stored setting counts unless one is given. Where `strict_version` is stored, any other
         version is an error.
 

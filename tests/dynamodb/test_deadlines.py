@@ -108,3 +108,44 @@ async def test_without_a_timeout_the_total_timeout_of_the_store_counts(
             degraded, seconds = await timed(limiter, None)
         assert degraded
         assert seconds < GENEROUS_S
+
+
+@pytest.mark.parametrize("fault", ["silent", "dripping", "resetting", "failing"])
+async def test_a_breaker_opens_and_closes_again_with_the_store(
+    fault: str, limiter: RateLimiter, proxy: ChaosProxy, caplog: pytest.LogCaptureFixture
+) -> None:
+    await timed(limiter, None)
+    repository = limiter.repository
+    with broken(proxy, FAULTS[fault]):
+        for _ in range(8):
+            await timed(limiter, TIMEOUT_S)
+        assert repository.get_cache_stats().breaker == "open"
+        heard = len(proxy.requests)
+        for _ in range(50):
+            assert (await timed(limiter, TIMEOUT_S))[0]
+        assert len(proxy.requests) - heard < 10, "refused calls are not sent"
+    await asyncio.sleep(0.5)
+    assert await timed(limiter, GENEROUS_S) != (True, 0)
+    assert repository.get_cache_stats().breaker == "closed"
+    assert not (await timed(limiter, None))[0]
+    assert caplog.text.count("the breaker is open") == 1
+    assert caplog.text.count("the breaker is closed") == 1
+
+
+async def test_throttling_opens_no_breaker(limiter: RateLimiter, proxy: ChaosProxy) -> None:
+    await timed(limiter, None)
+    with broken(proxy, THROTTLED):
+        for _ in range(7):
+            await timed(limiter, 0.1)
+    assert limiter.repository.get_cache_stats().breaker == "closed"
+    assert not (await timed(limiter, None))[0]
+
+
+async def test_calls_that_had_no_time_open_no_breaker(
+    limiter: RateLimiter, proxy: ChaosProxy
+) -> None:
+    await timed(limiter, None)
+    with broken(proxy, FAULTS["silent"]):
+        for _ in range(7):
+            await timed(limiter, 0.01)
+    assert limiter.repository.get_cache_stats().breaker == "closed"

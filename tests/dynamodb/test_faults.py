@@ -373,7 +373,8 @@ async def test_against_a_silent_server_a_write_is_waited_for_and_once_asked_afte
     facade: Driver, proxy: ChaosProxy, table: OwnTable
 ) -> None:
     url = url_through(proxy, table)
-    async with await open_repository(facade, url=url, read_timeout=READ_TIMEOUT_S) as repository:
+    options = {"read_timeout": READ_TIMEOUT_S, "breaker_failures": 0}
+    async with await open_repository(facade, url=url, **options) as repository:
         await repository.set_system_defaults([LIMIT])
         await repository.create_entity("org")
         await repository.create_entity("child", parent_id="org", cascade=True)

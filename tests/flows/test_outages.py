@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sqlite3
 from collections.abc import AsyncIterator
@@ -11,7 +12,15 @@ from typing import Any
 
 import pytest
 
-from tests.support.drivers import Awaited, Driver, World, balance, limiter_on, take
+from tests.support.drivers import (
+    Awaited,
+    Driver,
+    World,
+    balance,
+    limiter_on,
+    open_repository,
+    take,
+)
 from zae_limiter import (
     Limit,
     OnUnavailable,
@@ -414,3 +423,26 @@ async def test_a_file_locked_during_the_block_raises_or_passes_by_mode(
         await work(other, ALLOW)
         other.execute("ROLLBACK")
     assert await balance(impatient) == {"rpm": 80_000}
+
+
+async def test_a_breaker_refuses_writes_to_a_file_that_stays_locked(
+    driver: Driver, tmp_path: Path
+) -> None:
+    path = tmp_path / "limits.db"
+    async with await open_repository(driver, url=f"sqlite:///{path}") as repository:
+        limiter = limiter_on(repository, default_limits=[RPM])
+        await acquire(limiter)
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            for _ in range(6):
+                async with limiter.acquire(
+                    "key-1", "gpt-4", {"rpm": 10}, on_unavailable=ALLOW, timeout=0.15
+                ) as lease:
+                    assert lease.degraded
+            assert repository.get_cache_stats().breaker == "open"
+            with pytest.raises(RateLimiterUnavailable, match="was not tried again"):
+                await acquire(limiter)
+            other.execute("ROLLBACK")
+        await asyncio.sleep(0.3)
+        assert not (await acquire(limiter)).degraded
+        assert repository.get_cache_stats().breaker == "closed"

@@ -14,6 +14,9 @@ from ..ports.repository_protocol import RepositoryProtocol
 USUAL_TOTAL_S = 5.0
 """The seconds that a store call takes at most, with all its retries, unless others are chosen."""
 
+USUAL_FAILURES = 5
+"""The number of failures in a row after which the breaker of a store opens."""
+
 
 class OpenRequest(NamedTuple):
     """A wish to open a store. Each store heeds what concerns it.
@@ -46,6 +49,7 @@ class StoreUrl(ABC):
     connect_timeout: float | None = None
     read_timeout: float | None = None
     total_timeout: float | None = None
+    breaker_failures: int = USUAL_FAILURES
 
     @classmethod
     @abstractmethod

@@ -170,13 +170,18 @@ class BackendCapabilities:
 
 @dataclass
 class CacheStats:
-    """Hits and misses of the configuration cache, and the number of refusals without a call."""
+    """Hits and misses of the configuration cache, and the number of refusals without a call.
+
+    `breaker`: whether calls to the store are made (`closed`), or refused because it does not answer
+    (`open`, or `half-open` while one caller asks again).
+    """
 
     hits: int = 0
     misses: int = 0
     size: int = 0
     ttl_seconds: float = 0
     local_rejections: int = 0
+    breaker: str = "closed"
 
     def as_dict(self) -> dict[str, float]:
         """Return the numbers, JSON-ready."""

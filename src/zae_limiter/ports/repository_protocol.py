@@ -281,3 +281,12 @@ class ShowsBuckets(Protocol):
     @property
     def images(self) -> BucketImages:
         """The bucket items as they are."""
+
+
+@runtime_checkable
+class HasBreaker(Protocol):
+    """An optional role: a store that refuses calls at once after several were not answered."""
+
+    @property
+    def breaker_state(self) -> str:
+        """Return `closed`, `open` or `half-open`."""

@@ -20,7 +20,7 @@ from zae_limiter.backends.dynamodb.wire.edge import Limits
 from zae_limiter.runtime.blocking import BlockingIo, run
 
 # For all that is not about timeouts: a busy machine may take its time.
-PATIENT = Limits(connect_timeout_s=60, read_timeout_s=60)
+PATIENT = Limits(connect_timeout_s=60, read_timeout_s=60, breaker_failures=0)
 _ACTIVE_TIMEOUT_S = 120.0
 
 

@@ -45,6 +45,13 @@ class DynamoStore:
         self.audit = DynamoAudit(table)
         self.usage = DynamoUsage(table)
         self.versions = DynamoVersions(table)
+        request = {"TableName": table.name, "Key": VERSION_KEY}
+        table.client.probe = ("GetItem", request)
+
+    @property
+    def breaker_state(self) -> str:
+        """Whether calls are made (closed), or refused because DynamoDB does not answer."""
+        return self.table.client.breaker.state
 
     @classmethod
     async def open(

@@ -72,6 +72,7 @@ class DynamoUrl(StoreUrl):
             self.connect_timeout or usual.connect_timeout_s,
             self.read_timeout or usual.read_timeout_s,
             total_timeout_s=self.patience_s,
+            breaker_failures=self.breaker_failures,
         )
 
     async def open(self, io: Io, request: OpenRequest) -> DynamoStore:

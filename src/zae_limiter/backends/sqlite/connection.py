@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from ...core.exceptions import InfrastructureNotFoundError, StorageUnavailable
+from ...local.breaker import FAIR_S, PROBE_S, Breaker, Turn
 from ...local.deadline import left_s
 from ...ports.io import Io
 from .errors import busy_error, is_busy, translate
@@ -67,8 +68,9 @@ class _Session:
 class Connection:
     """A connection runs functions as transactions, off the event loop."""
 
-    def __init__(self, path: str, io: Io, wait_s: float) -> None:
+    def __init__(self, path: str, io: Io, wait_s: float, breaker: Breaker | None = None) -> None:
         self._path = path
+        self.breaker = breaker or Breaker(0)
         self._io = io
         self._wait_s = wait_s
         self._session = _Session()
@@ -92,15 +94,32 @@ class Connection:
 
         `work` may be run again when the file was locked, so it must have no other effects.
         """
-        return await self._patiently(lambda db: _transaction(db, "BEGIN IMMEDIATE", work))
+        turn, began_s = self.breaker.enter(), time.monotonic()
+        if turn is Turn.REFUSED:
+            message = f"{self._path} is locked, and was not tried again: {self.breaker.cause}"
+            raise StorageUnavailable(message, retryable=False)
+        longest_s = PROBE_S if turn is Turn.PROBE else self._wait_s
+        try:
+            found = await self._patiently(
+                lambda db: _transaction(db, "BEGIN IMMEDIATE", work), longest_s
+            )
+        except BaseException as error:
+            is_fair = turn is Turn.PROBE or time.monotonic() - began_s >= FAIR_S
+            if is_fair and _is_locked(error):
+                self.breaker.failed(error)
+            elif turn is Turn.PROBE:
+                self.breaker.give_up_probe()
+            raise
+        self.breaker.succeeded()
+        return found
 
-    async def _patiently(self, work: Work[T]) -> T:
+    async def _patiently(self, work: Work[T], longest_s: float | None = None) -> T:
         """Run `work`, and again while the file is locked, until the deadline.
 
         The thread is left free again and again: a caller with less time must not wait in it for
         one with more.
         """
-        deadline = self._deadline()
+        deadline = self._deadline(longest_s)
         while True:
             found = await self._io.offload(lambda: self._attempt(work, deadline))
             if not isinstance(found, _Locked):
@@ -110,10 +129,11 @@ class Connection:
         """Close the file."""
         await self._io.offload(self._close)
 
-    def _deadline(self) -> float:
+    def _deadline(self, longest_s: float | None = None) -> float:
         # Set before the call queues for a thread and for the lock. Without this, callers behind
         # one that waits in vain would each wait as long again.
-        return time.monotonic() + max(0, min(self._wait_s, left_s()))
+        longest_s = self._wait_s if longest_s is None else longest_s
+        return time.monotonic() + max(0, min(longest_s, left_s()))
 
     def _open(self, deadline: float, *, create: bool) -> None:
         session = self._session_here()
@@ -171,6 +191,11 @@ class Connection:
         with session.lock:
             self._closed = True
             session.disconnect()
+
+
+def _is_locked(error: BaseException) -> bool:
+    cause = error.cause if isinstance(error, StorageUnavailable) else None
+    return isinstance(cause, sqlite3.Error) and is_busy(cause)
 
 
 def _transaction(db: sqlite3.Connection, begin: str, work: Work[T]) -> T:

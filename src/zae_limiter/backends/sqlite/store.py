@@ -6,6 +6,7 @@ Every write is one transaction, so a process that is killed leaves a consistent 
 from __future__ import annotations
 
 from ...core.models import BackendCapabilities
+from ...local.breaker import Breaker
 from ...ports.io import Io
 from .audit import SqliteAudit
 from .buckets import SqliteBuckets
@@ -39,7 +40,13 @@ class SqliteStore:
 
     @classmethod
     async def open(
-        cls, path: str, io: Io, *, create: bool, wait_s: float = LOCK_WAIT_S
+        cls,
+        path: str,
+        io: Io,
+        *,
+        create: bool,
+        wait_s: float = LOCK_WAIT_S,
+        breaker_failures: int = 0,
     ) -> SqliteStore:
         """Open the store in the file at `path`.
 
@@ -47,9 +54,15 @@ class SqliteStore:
         `InfrastructureNotFoundError`. A call that finds the file locked for `wait_s` raises
         `StorageUnavailable`.
         """
-        connection = Connection(locate(path), io, wait_s)
+        located = locate(path)
+        connection = Connection(located, io, wait_s, Breaker(breaker_failures, located))
         await connection.open(create=create)
         return cls(connection)
+
+    @property
+    def breaker_state(self) -> str:
+        """Whether writes are tried (closed), or refused because the file stays locked."""
+        return self._connection.breaker.state
 
     async def ping(self) -> None:
         """Read from the file, under the lock of a writer."""

@@ -30,4 +30,10 @@ class SqliteUrl(StoreUrl):
 
     async def open(self, io: Io, request: OpenRequest) -> SqliteStore:
         wait_s = self.read_timeout or min(LOCK_WAIT_S, self.patience_s)
-        return await SqliteStore.open(self.path, io, create=request.create, wait_s=wait_s)
+        return await SqliteStore.open(
+            self.path,
+            io,
+            create=request.create,
+            wait_s=wait_s,
+            breaker_failures=self.breaker_failures,
+        )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
 from ....core.exceptions import StorageUnavailable
+from ....local.breaker import FAIR_S, PROBE_S, Breaker, Turn
 from ....local.deadline import current_deadline, left_s
 from ....ports.io import Io
 from ...store_url import USUAL_TOTAL_S
@@ -14,8 +16,10 @@ from .errors import (
     ConditionFailed,
     ResourceMissing,
     TransactionCanceled,
+    WireError,
     hopeless,
     hopeless_now,
+    is_answer,
 )
 from .meter import Meter
 from .retry import Backoff, delays
@@ -28,6 +32,8 @@ class DynamoClient:
 
     A request is sent again only if DynamoDB was too busy for it, or if it never left this
     machine. Where the outcome is unknown, the caller decides whether the call is idempotent.
+
+    `probe` is a harmless request, by which the breaker finds out whether DynamoDB is back.
     """
 
     def __init__(
@@ -37,11 +43,14 @@ class DynamoClient:
         clock: ServerClock,
         backoff: Backoff | None = None,
         total_s: float = USUAL_TOTAL_S,
+        breaker: Breaker | None = None,
     ) -> None:
         self.io = io
         self._transport = transport
         self._backoff = backoff or Backoff()
         self._total_s = total_s
+        self.breaker = breaker or Breaker(0)
+        self.probe: tuple[str, Mapping[str, Any]] | None = None
         self.clock = clock
         self.meter = Meter()
         self._offset_s = 0.0
@@ -104,9 +113,11 @@ class DynamoClient:
             raise RuntimeError("the store has been closed")
         if left_s() <= 0:
             raise hopeless_now(f"{operation}: the call has no time left")
+        if self.breaker.is_open:
+            await self._pass_breaker()
         self.meter.count_request(operation, is_first=is_first)
         try:
-            content = await self._transport.exchange(operation, parameters)
+            content = await self._exchange(operation, parameters)
         except (ConditionFailed, TransactionCanceled):
             self.meter.count_refused(operation)
             raise
@@ -117,7 +128,55 @@ class DynamoClient:
             self.meter.count_units(operation, content)
         return content
 
+    async def _exchange(self, operation: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Send a request, and tell the breaker whether DynamoDB answered."""
+        began_s = time.monotonic()
+        try:
+            content = await self._transport.exchange(operation, parameters)
+        except StorageUnavailable as error:
+            if is_answer(error):
+                self.breaker.succeeded()
+            elif error.retryable and not _was_cut_short(error, began_s):
+                self.breaker.failed(error)
+            raise
+        except WireError:
+            self.breaker.succeeded()
+            raise
+        self.breaker.succeeded()
+        return content
+
+    async def _pass_breaker(self) -> None:
+        """Raise if the breaker is open, unless it is time to probe and DynamoDB answers."""
+        turn = self.breaker.enter()
+        if turn is Turn.PROBE:
+            try:
+                await self.io.within(self._probe(), min(PROBE_S, left_s()))
+            except BaseException:
+                self.breaker.give_up_probe()
+                raise
+        if self.breaker.is_open:
+            message = f"DynamoDB does not answer, and was not asked again: {self.breaker.cause}"
+            raise hopeless_now(message)
+
+    async def _probe(self) -> None:
+        if self.probe is None:
+            self.breaker.succeeded()
+            return
+        try:
+            await self._exchange(*self.probe)
+        except WireError:
+            return
+        except StorageUnavailable as error:
+            # A probe has little time. Without this, one that is cut short would not count.
+            if self.breaker.is_open:
+                self.breaker.failed(error)
+
     def _correct_clock(self) -> None:
         """Set our time to the server's, if ours is clearly wrong: buckets refill by that time."""
         self._offset_s = self.clock.offset_s
         self.io.correct(self.clock.offset_ms)
+
+
+def _was_cut_short(error: StorageUnavailable, began_s: float) -> bool:
+    """Tell whether a request had so little time that its failure says nothing of DynamoDB."""
+    return isinstance(error.cause, TimeoutError) and time.monotonic() - began_s < FAIR_S

@@ -10,6 +10,7 @@ import os
 from functools import partial
 
 from ....core.exceptions import ValidationError
+from ....local.breaker import Breaker
 from ....ports.io import Io
 from .client import DynamoClient
 from .credentials import Access
@@ -42,7 +43,9 @@ def open_client(
         made = _botocore(clock, blocking, region, endpoint_url, limits)
     else:
         made = signed(io, clock, Access(region, endpoint_url), blocking=blocking, limits=limits)
-    return DynamoClient(io, made, clock, total_s=(limits or Limits()).total_s)
+    limits = limits or Limits()
+    breaker = Breaker(limits.breaker_failures, "DynamoDB")
+    return DynamoClient(io, made, clock, total_s=limits.total_s, breaker=breaker)
 
 
 def signed(

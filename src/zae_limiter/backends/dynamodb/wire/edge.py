@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from ...store_url import usual_total_s
+from ...store_url import USUAL_FAILURES, usual_total_s
 from .protocol import Answer
 from .request import SignedRequest
 
@@ -13,12 +13,14 @@ from .request import SignedRequest
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Limits bound the time an edge waits for a connection, the time it then waits for each next
-    byte, the size of its connection pool, and the time that a call takes with all its retries."""
+    byte, the size of its connection pool, and the time that a call takes with all its retries.
+    After so many failures in a row a breaker opens."""
 
     connect_timeout_s: float = 2.0
     read_timeout_s: float = 4.0
     connections: int = 100
     total_timeout_s: float | None = None
+    breaker_failures: int = USUAL_FAILURES
 
     @property
     def total_s(self) -> float:

@@ -123,6 +123,11 @@ def hopeless_now(message: str) -> StorageUnavailable:
     return StorageUnavailable(message, retryable=False)
 
 
+def is_answer(error: StorageUnavailable) -> bool:
+    """Tell whether DynamoDB itself refused the call, which shows that it is there."""
+    return isinstance(error.cause, WireError) and error.cause.answer.status < 500
+
+
 ErrorRow = tuple[type[Exception], Callable[[str, BaseException], Exception]]
 """A row maps a library's exception class to the function that builds our exception."""
 
