@@ -11,7 +11,7 @@ import click
 from ..core.audit import AuditEvent
 from ..core.exceptions import ValidationError
 from ..core.limit import Limit
-from .limit_syntax import format_limit
+from ..core.limit_syntax import format_limit
 from .options import examples, json_option, page_option, store_options
 from .output import print_json, print_table
 from .target import Target

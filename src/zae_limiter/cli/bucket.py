@@ -11,10 +11,10 @@ from typing import Any
 import click
 
 from ..core.limit import MILLI, Limit
+from ..core.limit_syntax import format_rate
 from ..core.models import BucketBalance
 from ..sync_limiter import SyncRateLimiter
 from ..sync_repository import SyncRepository
-from .limit_syntax import format_rate
 from .options import examples, json_option, store_options
 from .output import print_json, print_table
 from .target import Target

@@ -10,7 +10,6 @@ import click
 from ..core.exceptions import ValidationError
 from ..core.limit import Limit
 from ..core.models import ConfigLevel, LimiterConfig, OnUnavailableAction
-from .limit_syntax import parse_limit
 from .options import Command, change_options, examples, json_option, store_options
 from .output import print_fields, print_json, print_limits
 from .target import Target
@@ -90,7 +89,7 @@ def _read_limits(
 
 def _read_limit(value: Any) -> Limit:
     if isinstance(value, str):
-        return parse_limit(value)
+        return Limit.parse(value)
     try:
         return Limit.from_dict(value)
     except (KeyError, TypeError) as error:

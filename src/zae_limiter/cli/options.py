@@ -13,10 +13,10 @@ from click.core import ParameterSource
 from ..backends.dynamodb.url import dynamodb_url
 from ..core.exceptions import ValidationError
 from ..core.limit import Limit
+from ..core.limit_syntax import FORM
 from ..core.validation import DEFAULT_RESOURCE
 from ..flows.admin.audit import MAX_PAGE
 from ..naming import DEFAULT_NAMESPACE
-from .limit_syntax import FORM, parse_limit
 from .target import Target
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -139,8 +139,8 @@ def _read_limits(
     ctx: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
 ) -> tuple[Limit, ...]:
     try:
-        return tuple(parse_limit(text) for text in texts)
-    except (ValueError, ValidationError) as error:
+        return tuple(Limit.parse(text) for text in texts)
+    except ValidationError as error:
         raise click.BadParameter(str(error)) from error
 
 

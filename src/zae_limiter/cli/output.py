@@ -11,8 +11,8 @@ from typing import Any
 import click
 
 from ..core.limit import Limit
+from ..core.limit_syntax import format_limit
 from ..visualization.table import TableRenderer, printable
-from .limit_syntax import format_limit
 
 
 def print_json(value: Any) -> None:

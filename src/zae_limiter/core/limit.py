@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from .exceptions import InvalidLimitError, ValidationError
+from .limit_syntax import read_limit
 from .rates import seconds_to_fill, tokens_per_second
 from .validation import MAX_AMOUNT, MAX_PERIOD_SECONDS, validate_limit_name
 
@@ -73,6 +74,12 @@ class Limit:
     ) -> Limit:
         """Any capacity with any rate."""
         return cls(name, capacity, refill_amount, refill_period_seconds)
+
+    @classmethod
+    def parse(cls, text: str, name: str | None = None) -> Limit:
+        """Read a text such as `rpm: 100/minute; burst 20`, or a form of the command line. `name` is
+        for a text without one."""
+        return cls(*read_limit(text, name))
 
     @classmethod
     def from_bucket_state(cls, state: BucketState) -> Limit:

@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ...core.limit import MILLI, Limit
+from ...core.limit_syntax import format_rate
 from ...testing.history import Window
-from ..limit_syntax import format_rate
 from .check import Verdict
 from .record import Tally
 from .report import Report

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zae_limiter.cli.limit_syntax import format_limit, format_rate, parse_limit
-from zae_limiter.core.exceptions import InvalidNameError
+from zae_limiter.core.exceptions import InvalidLimitError, InvalidNameError
 from zae_limiter.core.limit import Limit
+from zae_limiter.core.limit_syntax import format_limit, format_rate
 from zae_limiter.core.validation import MAX_AMOUNT, MAX_PERIOD_SECONDS, WCU
 
 NAMES = st.from_regex(r"[a-zA-Z][a-zA-Z0-9_.\-]{0,63}", fullmatch=True).filter(lambda n: n != WCU)
@@ -21,24 +21,24 @@ LIMITS = st.builds(Limit, NAMES, AMOUNTS, AMOUNTS, PERIODS)
 
 @given(LIMITS)
 def test_a_printed_limit_can_be_typed(limit: Limit) -> None:
-    assert parse_limit(format_limit(limit)) == limit
+    assert Limit.parse(format_limit(limit)) == limit
 
 
 @given(NAMES, AMOUNTS, AMOUNTS, st.integers(1, 400), st.sampled_from(list(UNITS)))
 def test_the_typed_form_of_a_limit_is_parsed(
     name: str, rate: int, burst: int, count: int, unit: str
 ) -> None:
-    parsed = parse_limit(f"{name}:{rate}/{count}{unit}:{burst}")
+    parsed = Limit.parse(f"{name}:{rate}/{count}{unit}:{burst}")
     assert parsed == Limit(name, burst, rate, count * UNITS[unit])
 
 
 @given(st.text())
 def test_any_text_is_a_limit_or_refused(text: str) -> None:
     try:
-        limit = parse_limit(text)
+        limit = Limit.parse(text)
     except (ValueError, InvalidNameError):
         return
-    assert parse_limit(format_limit(limit)) == limit
+    assert Limit.parse(format_limit(limit)) == limit
 
 
 @pytest.mark.parametrize(
@@ -52,10 +52,12 @@ def test_any_text_is_a_limit_or_refused(text: str) -> None:
         ("tph:5/1hour", Limit.per_hour("tph", 5)),
         ("t.p-m_:50000/5min", Limit("t.p-m_", 50_000, 50_000, 300)),
         (" rpm: 1,000/min (burst: 2,000) ", Limit.per_minute("rpm", 1000, burst=2000)),
+        ("rpm: 100/minute; burst 20", Limit.per_minute("rpm", 100, burst=20)),
+        ("rps:7 per second;burst 9", Limit.per_second("rps", 7, burst=9)),
     ],
 )
 def test_documented_forms_of_limits_are_parsed(text: str, limit: Limit) -> None:
-    assert parse_limit(text) == limit
+    assert Limit.parse(text) == limit
 
 
 @pytest.mark.parametrize(
@@ -82,13 +84,32 @@ def test_documented_forms_of_limits_are_parsed(text: str, limit: Limit) -> None:
 )
 def test_other_forms_of_limits_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"is not name:rate|must be positive"):
-        parse_limit(text)
+        Limit.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [
+        ("100/minute", Limit.per_minute("requests", 100)),
+        ("100/minute; burst 20", Limit.per_minute("requests", 100, burst=20)),
+        ("100 per 5min", Limit("requests", 100, 100, 300)),
+        ("rpm: 100/day", Limit.per_day("rpm", 100)),
+    ],
+)
+def test_a_text_without_a_name_takes_the_name_that_is_given(text: str, limit: Limit) -> None:
+    assert Limit.parse(text, "requests") == limit
+
+
+@pytest.mark.parametrize("text", ["100", "100; burst 20", "/minute", "100/minute; burst"])
+def test_a_text_without_a_name_must_say_its_period(text: str) -> None:
+    with pytest.raises(InvalidLimitError, match="is not name:rate"):
+        Limit.parse(text, "requests")
 
 
 @pytest.mark.parametrize("text", ["wcu:10", "1rpm:10", "r#m:10"])
 def test_invalid_names_of_limits_are_refused(text: str) -> None:
     with pytest.raises(InvalidNameError):
-        parse_limit(text)
+        Limit.parse(text)
 
 
 @pytest.mark.parametrize(
