@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from .core.exceptions import LeaseExpiredError, ValidationError
 from .core.ledger import Entry
+from .core.models import LimitStatus
 from .flows.acquire import lease as flows
 from .flows.acquire.lease import LeaseRecord, LeaseState, LeaseTerms
 from .flows.acquire.request import Request
@@ -50,6 +51,12 @@ class _LeaseBase:
         """The balance of each limit as of the last write that this process saw, the least of all
         levels. No call is made."""
         return flows.remaining(self._record)
+
+    @property
+    def statuses(self) -> list[LimitStatus]:
+        """The status of each limit of each level, the entity's own first, as of the last write
+        that this process saw. No call is made."""
+        return flows.standing(self._record)
 
     @property
     def degraded(self) -> bool:

@@ -16,7 +16,7 @@ from ...core.exceptions import (
 )
 from ...core.ledger import Ledger
 from ...core.limit import MILLI, LimitSet
-from ...core.models import OnUnavailable
+from ...core.models import LimitStatus, OnUnavailable
 from ...core.validation import MAX_AMOUNT, validate_amount, validate_consume
 from ...local.fork_safety import new_lock
 from ..scope import Scope
@@ -211,14 +211,36 @@ def remaining(record: LeaseRecord) -> dict[str, int]:
     """The balance of each limit as of the last write that this process saw: the least of all
     levels, in whole tokens. Of a split bucket only the items that were charged count."""
     least: dict[str, int] = {}
-    for entries in record.ledger.buckets():
-        images = [record.scope.local.images.get(entry.address) for entry in entries]
-        for name in entries[0].limit_names:
-            held = [b.cells[name].tokens_milli for b in images if b is not None and name in b.cells]
-            if held:
-                tokens = sum(held) // MILLI
-                least[name] = min(least.get(name, tokens), tokens)
+    for status in standing(record):
+        name, tokens = status.limit_name, status.available
+        least[name] = min(least.get(name, tokens), tokens)
     return least
+
+
+def standing(record: LeaseRecord) -> list[LimitStatus]:
+    """The status of each limit of each level as of the last write that this process saw, the
+    entity's own first. Of a split bucket only the items that were charged count."""
+    found: list[LimitStatus] = []
+    for entries in record.ledger.buckets():
+        address, limits = entries[0].address, entries[-1].intents[-1].limits
+        images = [record.scope.local.images.get(entry.address) for entry in entries]
+        for limit in limits.limits:
+            name = limit.name
+            held = [b.cells[name].tokens_milli for b in images if b is not None and name in b.cells]
+            taken_milli = sum(entry.charged_milli.get(name, 0) for entry in entries)
+            if held:
+                status = LimitStatus(
+                    address.entity_id,
+                    address.resource,
+                    name,
+                    limit,
+                    available=sum(held) // MILLI,
+                    requested=taken_milli // MILLI,
+                    exceeded=False,
+                    retry_after_seconds=0.0,
+                )
+                found.append(status)
+    return found
 
 
 def _bear(record: LeaseRecord, error: StorageUnavailable) -> None:
