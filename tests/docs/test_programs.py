@@ -6,29 +6,23 @@ import ast
 import asyncio
 import inspect
 import json
-import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 
 import pytest
 
 from tests.docs.test_examples import README, ROOT, blocks
+from tests.support.servers.processes import free_port
+from tests.support.web_servers import environment, served
 
 EXAMPLES = ROOT / "examples"
 PROGRAMS = [source for _, source in blocks(README)]
 _ADMITTED = re.compile(r"^call \d: admitted$", re.M)
-
-
-def environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith("ZAEL_")}
 
 
 def started(file: Path, folder: Path, python: str | Path = sys.executable) -> subprocess.Popen[str]:
@@ -105,35 +99,6 @@ def test_the_cells_of_the_notebook_run_one_after_the_other() -> None:
     outcomes = asyncio.run(run())["outcomes"]
     assert isinstance(outcomes, list)
     assert [outcome.split(",")[0] for outcome in outcomes] == ["admitted"] * 3 + ["refused"] * 2
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-    return port
-
-
-@contextmanager
-def served(command: list[str], port: int, folder: Path) -> Iterator[None]:
-    """Run a web server in `folder` until the block ends."""
-    with (folder / "server.log").open("w") as log:
-        server = subprocess.Popen(
-            [sys.executable, "-m", *command], cwd=folder, env=environment(), stdout=log, stderr=log
-        )
-    try:
-        deadline_s = time.monotonic() + 60
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), timeout=1).close()
-                break
-            except OSError:
-                assert server.poll() is None, (folder / "server.log").read_text()
-                assert time.monotonic() < deadline_s, "the server does not listen"
-                time.sleep(0.05)
-        yield
-    finally:
-        server.terminate()
-        server.wait(timeout=30)
 
 
 def answer(port: int) -> HTTPResponse:

@@ -1,0 +1,66 @@
+"""A call is one HTTP request or WebSocket as rules see it, whatever the framework."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..core.exceptions import InvalidIdentifierError
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call has a method (`WEBSOCKET` for a WebSocket), the whole path, headers by names in lower
+    case, and the address of its client. `raw`: the framework's own request, ASGI scope or WSGI
+    environment."""
+
+    method: str
+    path: str
+    query: str
+    headers: Mapping[str, str]
+    address: str | None
+    raw: Any
+
+
+KeyFunction = Callable[[Call], str]
+
+
+def call_of_asgi(scope: Mapping[str, Any]) -> Call:
+    """Return the call that an ASGI scope describes."""
+    client = scope.get("client")
+    return Call(
+        scope.get("method", "WEBSOCKET"),
+        scope["path"],
+        scope.get("query_string", b"").decode("latin-1"),
+        {
+            name.decode("latin-1").lower(): value.decode("latin-1")
+            for name, value in scope["headers"]
+        },
+        client[0] if client else None,
+        scope,
+    )
+
+
+def by_address(call: Call) -> str:
+    """Return the client's address as entity id, such as `ip:192.0.2.1`. Behind a proxy, let the
+    server set the address from the proxy's header."""
+    if not call.address:
+        raise InvalidIdentifierError("entity_id", None, "the client has no address")
+    return f"ip:{call.address.partition('%')[0]}"
+
+
+def by_header(name: str, otherwise: KeyFunction | None = None) -> KeyFunction:
+    """Return a function that takes the entity id from a header. A call without the header is
+    answered with 400, or gets its id from `otherwise`."""
+    wanted = name.lower()
+
+    def key(call: Call) -> str:
+        value = call.headers.get(wanted)
+        if value is not None:
+            return value
+        if otherwise is not None:
+            return otherwise(call)
+        raise InvalidIdentifierError("entity_id", None, f"the header {name} is missing")
+
+    return key

@@ -1,0 +1,126 @@
+"""A FastAPI gateway that streams, and logs what it served: `uvicorn tests...asgi_gateway:app`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Annotated
+
+from fastapi import Depends, FastAPI, Response, WebSocket
+from fastapi.responses import StreamingResponse
+
+from tests.integrations.served_log import CHUNK_TOKENS, LIMITS, SMALL_LIMITS, served_tokens
+from zae_limiter import Lease, RateLimiter, Repository
+from zae_limiter.integrations import Rule, by_header, exempt
+from zae_limiter.integrations.asgi import lease_of_scope
+from zae_limiter.integrations.fastapi import RateLimitMiddleware, charging
+
+KEY = by_header("x-api-key")
+
+
+@asynccontextmanager
+async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    repository = await Repository.open(url=os.environ["ZAEL_URL"])
+    async with RateLimiter(repository=repository) as limiter:
+        await limiter.set_resource_defaults("complete", LIMITS)
+        await limiter.set_resource_defaults("small", SMALL_LIMITS)
+        app.state.limiter = limiter
+        yield
+
+
+app = FastAPI(lifespan=lifespan)
+inner = FastAPI()
+app.mount("/inner", inner)
+app.add_middleware(
+    RateLimitMiddleware,
+    limiter=lambda scope: app.state.limiter,
+    legacy_fields=True,
+    rules=[
+        exempt("/health"),
+        Rule("small", key=KEY, cost={"rpm": 1}, path=["/small", "/inner/small", "/ws/*"]),
+        Rule("text", key=KEY, limits="3/minute; burst 1", path="/text"),
+        Rule(
+            "small",
+            key=KEY,
+            path="/cost",
+            cost=lambda call: {"rpm": int(call.query.removeprefix("n="))},
+        ),
+        Rule("unknown", key=KEY, path="/unconfigured"),
+    ],
+)
+Charged = Annotated[Lease, Depends(charging(Rule("complete", key=KEY, cost={"rpm": 1, "tpm": 0})))]
+
+
+@app.get("/health")
+@app.get("/small")
+@inner.get("/small")
+@app.get("/text")
+@app.get("/cost")
+@app.get("/unconfigured")
+async def plain() -> dict[str, bool]:
+    return {"ok": True}
+
+
+@app.get("/answer/{status}")
+async def answer_with(status: int, lease: Charged) -> Response:
+    return Response(status_code=status)
+
+
+@app.get("/raise")
+async def fail(lease: Charged) -> None:
+    raise RuntimeError("the model is down")
+
+
+@app.get("/consume")
+async def consume(n: int, lease: Charged) -> dict[str, bool]:
+    await lease.consume(tpm=n)
+    return {"ok": True}
+
+
+@app.get("/stream")
+async def stream(
+    lease: Charged, chunks: int, key: str, fails_after: int = -1, pause_s: float = 0
+) -> StreamingResponse:
+    async def parts() -> AsyncIterator[bytes]:
+        used = 0
+        try:
+            for number in range(chunks):
+                if number == fails_after:
+                    raise RuntimeError("the model is down")
+                await lease.adjust(tpm=CHUNK_TOKENS)
+                used += CHUNK_TOKENS
+                yield b"x" * 100
+                await asyncio.sleep(pause_s)
+        finally:
+            if fails_after != 0:
+                served_tokens(key, used)
+
+    return StreamingResponse(parts())
+
+
+@app.get("/late-refusal")
+async def late_refusal(lease: Charged) -> StreamingResponse:
+    async def parts() -> AsyncIterator[bytes]:
+        await lease.consume(tpm=10**9)
+        yield b"never"
+
+    return StreamingResponse(parts())
+
+
+@app.get("/committed")
+async def committed(lease: Charged) -> None:
+    await lease.commit(tpm=70)
+    raise RuntimeError("after the commit")
+
+
+@app.websocket("/ws/{what}")
+async def socket(websocket: WebSocket, what: str, key: str = "") -> None:
+    lease = lease_of_scope(websocket.scope)
+    assert lease is not None
+    if what == "fails":
+        raise RuntimeError("before it was accepted")
+    await websocket.accept()
+    async for _ in websocket.iter_text():
+        await websocket.send_text("pong")

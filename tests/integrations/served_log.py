@@ -1,0 +1,40 @@
+"""What the applications under test have in common: limits, keys, and a log of what they served."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+
+from zae_limiter import Limit
+
+CHUNK_TOKENS = 10
+# They gain a token in many days, so that what is missing is what was charged.
+_SLOW_SECONDS = 10**8
+REQUESTS, TOKENS = 300, 50_000
+LIMITS = [
+    Limit("rpm", REQUESTS, 1, _SLOW_SECONDS),
+    Limit("tpm", TOKENS, 1, _SLOW_SECONDS),
+]
+SMALL_LIMITS = [Limit("rpm", 2, 1, 60)]
+
+
+def served_tokens(key: str, tokens: int) -> None:
+    """Note that a call of `key` was served, and how many tokens it really used."""
+    line = f"{key} {tokens}\n".encode()
+    log = os.open(os.environ["SERVED_LOG"], os.O_APPEND | os.O_WRONLY | os.O_CREAT)
+    try:
+        os.write(log, line)
+    finally:
+        os.close(log)
+
+
+def read_log(path: Path) -> tuple[Counter[str], Counter[str]]:
+    """The calls and the tokens that were served, by key."""
+    calls: Counter[str] = Counter()
+    tokens: Counter[str] = Counter()
+    for line in path.read_text().splitlines() if path.exists() else ():
+        key, amount = line.split()
+        calls[key] += 1
+        tokens[key] += int(amount)
+    return calls, tokens
