@@ -7,6 +7,7 @@ to another id. So it finds the records that programs of 0.17 left there.
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Any, TypedDict
 
 from .backends.dynamodb.url import DynamoUrl
@@ -59,7 +60,8 @@ def unopened_scope(opening: Opening, io: Io, *, blocking: bool) -> Scope:
         raise ValidationError("name", opening.store.text, "names no stack")
     store = opening.store.prepare(io, blocking=blocking)
     record = NamespaceRecord(DEFAULT_NAMESPACE, DEFAULT_NAMESPACE, created_at="")
-    return first_scope(opening, store, io, record)
+    # No registry knows of this namespace, so its registration cannot be confirmed.
+    return replace(first_scope(opening, store, io, record), namespace_name="")
 
 
 def warn_unopened(kind: str) -> None:

@@ -57,6 +57,20 @@ def test_a_repository_is_named_without_a_call_and_works(stack: str, place: dict[
             pass
 
 
+def test_a_repository_that_was_named_works_on_when_registrations_are_confirmed(
+    stack: str, place: dict[str, Any]
+) -> None:
+    SyncRepository.open(stack=stack, **place).close()
+    with pytest.warns(DeprecationWarning, match="is deprecated"):
+        repository = SyncRepository(stack, **place)
+    with repository:
+        limiter = SyncRateLimiter(repository)
+        limiter.set_system_defaults([RPM])
+        repository.scope.local.config_cache.registered_at_ms = 0
+        with limiter.acquire("key-1", "gpt-4", {"rpm": 1}):
+            pass
+
+
 async def test_an_asynchronous_repository_is_named_without_a_loop(
     stack: str, place: dict[str, Any]
 ) -> None:
