@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from .._version import __version__
+from ..backends.dynamodb.lifecycle import add_missing_indexes
 from ..backends.dynamodb.older.moving import Mover, MoveTally
 from ..backends.dynamodb.schema import key, sk_version
 from ..core.exceptions import StoredDataError
@@ -27,7 +28,10 @@ _OLD_VERSION_PARTITION = "SYSTEM#"
 
 
 async def migrate_records(run: MigrationRun) -> MoveTally:
-    """Move entities, limits and settings, then let clients of this version in."""
+    """Add indexes that the table lacks, move entities, limits and settings, then let clients of
+    this version in."""
+    if not run.dry_run:
+        await add_missing_indexes(run.store.table)
     tally = await (await _mover(run)).move_records()
     await _move_on(run, tally, "0.9.0", client_min_version=__version__)
     return tally

@@ -91,14 +91,14 @@ def own_table(server: Server, client: DynamoClient | None = None) -> Iterator[Ow
         return
     table = OwnTable(f"zael-{uuid.uuid4().hex}", server, client)
     run(client.call("CreateTable", get_table_definition(table.name)))
-    _wait_until_active(table)
+    wait_until_active(table)
     try:
         yield table
     finally:
         table.call("DeleteTable")
 
 
-def _wait_until_active(table: OwnTable) -> None:
+def wait_until_active(table: OwnTable) -> None:
     deadline = time.monotonic() + _ACTIVE_TIMEOUT_S
     while table.call("DescribeTable")["Table"]["TableStatus"] != "ACTIVE":
         if time.monotonic() > deadline:

@@ -15,6 +15,7 @@ from .wire.errors import RequestInvalid, ResourceInUse, ResourceMissing
 _FIRST_WAIT_S = 0.05
 _LONGEST_WAIT_S = 2.0
 _POLLS = 150
+_INDEX_POLLS = 1800
 
 
 async def describe_dynamo_table(table: Table) -> dict[str, Any] | None:
@@ -37,6 +38,39 @@ async def create_dynamo_table(table: Table) -> None:
     await _wait_for_status(table, "ACTIVE")
     await _enable_ttl(table)
     await DynamoVersions(table).introduce(VersionRecord(TABLE_VERSION))
+
+
+async def add_missing_indexes(table: Table) -> list[str]:
+    """Add the indexes that an older table lacks, one after the other, as DynamoDB asks for, and
+    return their names. Filling an index takes minutes on a large table."""
+    definition = get_table_definition(table.name)
+    described = await describe_dynamo_table(table) or {}
+    known = {index["IndexName"] for index in described.get("GlobalSecondaryIndexes", ())}
+    missing = [i for i in definition["GlobalSecondaryIndexes"] if i["IndexName"] not in known]
+    for index in missing:
+        request = {
+            "TableName": table.name,
+            "AttributeDefinitions": definition["AttributeDefinitions"],
+            "GlobalSecondaryIndexUpdates": [{"Create": index}],
+        }
+        # Another client may be adding it at this moment.
+        with suppress(ResourceInUse):
+            await table.client.call("UpdateTable", request)
+        await _wait_for_index(table, index["IndexName"])
+    return [index["IndexName"] for index in missing]
+
+
+async def _wait_for_index(table: Table, name: str) -> None:
+    wait_s = _FIRST_WAIT_S
+    for _ in range(_INDEX_POLLS):
+        described = await describe_dynamo_table(table) or {}
+        indexes = described.get("GlobalSecondaryIndexes", ())
+        states = {index["IndexName"]: index["IndexStatus"] for index in indexes}
+        if states.get(name) == "ACTIVE" and described["TableStatus"] == "ACTIVE":
+            return
+        await table.io.sleep(wait_s)
+        wait_s = min(_LONGEST_WAIT_S, wait_s * 1.5)
+    raise StorageUnavailable(f"Index {name} of {table.name} is still being filled: go on later")
 
 
 async def delete_dynamo_table(table: Table) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from ...core.versions import CURRENT_SCHEMA_VERSION as TABLE_VERSION
+from ...core.versions import UNKNOWN_SCHEMA_VERSION
 from ...core.windows import iso_ms
 from ...ports.deployment import VersionRecord
 from .codec import indexed
@@ -34,7 +35,7 @@ class DynamoVersions:
         item = await self._table.get(VERSION_KEY, consistent=True)
         if item is None:
             old = await self._table.get(_OLD_VERSION_KEY, consistent=True)
-            item = None if old is None else {**old, **old.get("data", {}).get("M", {})}
+            item = None if old is None else _at_old_place(old)
         return None if item is None else decode_record(item, _version)
 
     async def write(self, record: VersionRecord) -> None:
@@ -57,6 +58,15 @@ class DynamoVersions:
                 "updated_by": record.updated_by,
             }
         )
+
+
+def _at_old_place(old: Item) -> Item:
+    """Return the record of a table without namespaces. The first clients called their schema 1.0,
+    and later ones began again below it."""
+    item = {**old, **old.get("data", {}).get("M", {})}
+    if item.get("schema_version", {}).get("S", "").startswith("1."):
+        item["schema_version"] = {"S": UNKNOWN_SCHEMA_VERSION}
+    return item
 
 
 def _version(fields: ItemReader) -> VersionRecord:

@@ -139,7 +139,7 @@ def decode_old_bucket(address: BucketAddress, items: Sequence[Item]) -> Bucket:
     single = [item for item in items if item["SK"]["S"].count("#") > _SIGNS_OF_COMPOSITE]
     parts = [decode_record(item, _single) for item in single]
     composite = [item for item in items if item not in single]
-    parts += [decode_bucket_item(address, item) for item in composite]
+    parts += [decode_bucket_item(address, flattened(item)) for item in composite]
     refilled_at_ms = max(part.refilled_at_ms for part in parts)
     cells: dict[str, Cell] = {}
     for part in parts:

@@ -20,6 +20,7 @@ OLD_LIMIT_SK = "#LIMIT#"
 OLD_BUCKET_SK = "#BUCKET#"
 USAGE_SK = "#USAGE#"
 AUDIT_SK = "#AUDIT#"
+_BURST = "_bx"
 _FIRST_PAGE_ITEMS = 100
 _REGISTRY_KEYS = {"#RESOURCES", "#ENTITY_CONFIG_RESOURCES"}
 _PARTITION = re.compile(r"(?:([^/#]+)/)?(ENTITY|RESOURCE|SYSTEM|AUDIT)#(.*)", re.DOTALL)
@@ -66,9 +67,12 @@ def old_key(item: Item) -> OldKey | None:
 
 
 def flattened(item: Item) -> Item:
-    """Return the item with the fields of its map beside the others."""
+    """Return the item with the fields of its map beside the others. A burst, where a limit has one,
+    takes the place of the capacity: it was the ceiling."""
     nested = item.get("data", {}).get("M", {})
-    return {**nested, **{name: value for name, value in item.items() if name != "data"}}
+    flat = {**nested, **{name: value for name, value in item.items() if name != "data"}}
+    bursts = {name: flat.pop(name) for name in list(flat) if name.endswith(_BURST)}
+    return {**flat, **{f"{name.removesuffix(_BURST)}_cp": bursts[name] for name in bursts}}
 
 
 def entity_of(item: Item) -> Entity:
