@@ -27,8 +27,8 @@ from zae_limiter.backends.dynamodb.wire.values import Item
 from zae_limiter.backends.memory import MemoryStore
 from zae_limiter.core.bucket import BucketAddress, full_bucket, take_tokens
 from zae_limiter.core.limit import LimitSet
-from zae_limiter.core.models import UsageSnapshot
-from zae_limiter.core.usage import UsageAddition
+from zae_limiter.core.models import UsageSnapshot, UsageSummary
+from zae_limiter.core.usage import UsageAddition, summarize
 from zae_limiter.core.validation import WCU
 from zae_limiter.flows.scope import Scope
 from zae_limiter.flows.stream.aggregate import StreamSettings, aggregate
@@ -91,6 +91,9 @@ class EncodedUsage:
         self, namespace_id: str, query: UsageQuery, limit: int, cursor: str | None
     ) -> tuple[list[UsageSnapshot], str | None]:
         return [], None
+
+    async def summary(self, namespace_id: str, query: UsageQuery) -> UsageSummary:
+        return summarize([])
 
 
 def open_table(url: str, name: str) -> DynamoStore:

@@ -146,6 +146,8 @@ class VirtualIo:
     async def offload(self, call: Callable[[], T]) -> T:
         return call()
 
+    offload_aside = offload
+
     async def shield(self, flow: Coroutine[Any, Any, T], *, shared: bool = False) -> T:
         return await flow
 

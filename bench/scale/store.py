@@ -39,6 +39,7 @@ class _ModelBuckets:
     def __init__(self, table: Table, buckets: Buckets) -> None:
         self.of_entity = buckets.of_entity
         self.of_resource = buckets.of_resource
+        self.of_resource_after = buckets.of_resource_after
         self._table = table
         self._buckets = buckets
 

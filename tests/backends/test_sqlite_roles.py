@@ -267,7 +267,8 @@ def test_every_query_finds_its_rows_by_an_index(tmp_path: Path) -> None:
         queries = [
             (rows._SELECT, 4),
             (buckets._SELECT_ENTITY, 2),
-            (buckets._SELECT_RESOURCE, 2),
+            (buckets._SELECT_RESOURCE, 4),
+            (buckets._SELECT_ENTITIES_AFTER, 3),
             (buckets._SELECT_DUE, 2),
             (usage._SELECT_HOUR, 4),
             (f"{usage._SELECT_CURRENT} WHERE namespace_id = ? AND resource = ?", 2),

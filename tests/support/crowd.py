@@ -114,6 +114,11 @@ class SlowBuckets:
     async def of_resource(self, namespace_id: str, resource: str) -> dict[BucketAddress, Bucket]:
         return await self._inner.of_resource(namespace_id, resource)
 
+    async def of_resource_after(
+        self, namespace_id: str, resource: str, cursor: str | None
+    ) -> tuple[dict[BucketAddress, Bucket], str | None]:
+        return await self._inner.of_resource_after(namespace_id, resource, cursor)
+
 
 class SlowStore:
     """A store whose buckets are slow."""

@@ -63,6 +63,7 @@ class MortalUsage:
 
     def __init__(self, store: DynamoStore, additions: int) -> None:
         self.read = store.usage.read
+        self.summary = store.usage.summary
         self._add = store.usage.add
         self._left = additions
 

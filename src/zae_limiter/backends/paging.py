@@ -7,14 +7,14 @@ moves no page.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from ..core.exceptions import ValidationError
 from ..core.models import UsageSnapshot
-from ..core.usage import newest_first
+from ..core.usage import newest_first, newest_first_text
 from ..ports.repository_protocol import UsageQuery
 
-_Place = tuple[str, int, str, str]
+SnapshotPlace = tuple[str, int, str, str]
 
 
 def page_snapshots(
@@ -22,20 +22,34 @@ def page_snapshots(
 ) -> tuple[list[UsageSnapshot], str | None]:
     """Return those of the sorted snapshots that are within the times asked for and come after the
     cursor, and the next cursor."""
-    start, end = query.start_time, query.end_time
-    place = None if cursor is None else _place(cursor)
+    place = None if cursor is None else snapshot_place(cursor)
     wanted = [
         snapshot
-        for snapshot in found
-        if (start is None or snapshot.window_start >= start)
-        and (end is None or snapshot.window_start <= end)
-        and (place is None or newest_first(snapshot) > place)
+        for snapshot in within_times(found, query)
+        if place is None or newest_first(snapshot) > place
     ]
     page = wanted[:limit]
     return page, json.dumps(newest_first(page[-1])) if len(wanted) > limit else None
 
 
-def _place(cursor: str) -> _Place:
+def snapshot_cursor(key: tuple[str, int, str, str]) -> str:
+    """Return the cursor after the window that starts then, of that type and that owner."""
+    start, *rest = key
+    return json.dumps((newest_first_text(start), *rest))
+
+
+def within_times(found: Iterable[UsageSnapshot], query: UsageQuery) -> Iterator[UsageSnapshot]:
+    """Yield the snapshots whose windows begin within the times asked for."""
+    start, end = query.start_time, query.end_time
+    for snapshot in found:
+        if (start is None or snapshot.window_start >= start) and (
+            end is None or snapshot.window_start <= end
+        ):
+            yield snapshot
+
+
+def snapshot_place(cursor: str) -> SnapshotPlace:
+    """Return the place that a cursor names."""
     try:
         start, kind, entity_id, resource = json.loads(cursor)
         place = (str(start), int(kind), str(entity_id), str(resource))

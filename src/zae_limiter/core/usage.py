@@ -122,9 +122,14 @@ def snapshots(hours: Iterable[UsageHour], window: WindowType | None) -> list[Usa
 def newest_first(snapshot: UsageSnapshot) -> tuple[str, int, str, str]:
     """Return the place of a snapshot in a list: by time, and of those that start together the
     shorter window first."""
-    newest = snapshot.window_start.translate(_DESCENDING)
+    newest = newest_first_text(snapshot.window_start)
     kind = WINDOW_TYPES.index(snapshot.window_type)
     return newest, kind, snapshot.entity_id, snapshot.resource
+
+
+def newest_first_text(start: str) -> str:
+    """Return a text that sorts the other way round than a time; of that text, the time."""
+    return start.translate(_DESCENDING)
 
 
 _DESCENDING = str.maketrans("0123456789", "9876543210")
@@ -148,17 +153,35 @@ def snapshot_of(
     return UsageSnapshot(entity_id, resource, iso(start), ends, window, counters, counts.events)
 
 
+@dataclass(slots=True)
+class UsageTotals:
+    """The sum of snapshots, of which any number is added one after the other."""
+
+    total: dict[str, int] = field(default_factory=dict)
+    seen: dict[str, int] = field(default_factory=dict)
+    snapshot_count: int = 0
+    first: str | None = None
+    last: str | None = None
+
+    def add(self, found: Iterable[UsageSnapshot]) -> None:
+        """Add snapshots."""
+        for snapshot in found:
+            start = snapshot.window_start
+            self.snapshot_count += 1
+            self.first = start if self.first is None else min(self.first, start)
+            self.last = start if self.last is None else max(self.last, start)
+            for name, amount in snapshot.counters.items():
+                self.total[name] = self.total.get(name, 0) + amount
+                self.seen[name] = self.seen.get(name, 0) + 1
+
+    def summary(self) -> UsageSummary:
+        """Return totals, and averages over the snapshots that have the limit."""
+        average = {name: self.total[name] / self.seen[name] for name in self.total}
+        return UsageSummary(self.snapshot_count, self.total, average, self.first, self.last)
+
+
 def summarize(found: Iterable[UsageSnapshot]) -> UsageSummary:
     """Return totals, and averages over the snapshots that have the limit."""
-    total: dict[str, int] = {}
-    seen: dict[str, int] = {}
-    starts: list[str] = []
-    for snapshot in found:
-        starts.append(snapshot.window_start)
-        for name, amount in snapshot.counters.items():
-            total[name] = total.get(name, 0) + amount
-            seen[name] = seen.get(name, 0) + 1
-    average = {name: total[name] / seen[name] for name in total}
-    return UsageSummary(
-        len(starts), total, average, min(starts, default=None), max(starts, default=None)
-    )
+    totals = UsageTotals()
+    totals.add(found)
+    return totals.summary()

@@ -84,6 +84,10 @@ class Io(Protocol):
     def patience_s(self) -> float:
         """Return the seconds that the call had when it began; infinite if it has no deadline."""
 
+    async def offload_aside(self, call: Callable[[], T]) -> T:
+        """Run a call that answers a question about many records, as `offload` does, but in a place
+        where calls of `offload` do not wait for it."""
+
     async def gather(self, flows: Sequence[Coroutine[Any, Any, T]]) -> list[T | BaseException]:
         """Run all flows, return every outcome in order, and cancel none of them."""
 

@@ -20,7 +20,13 @@ from typing import Protocol, runtime_checkable
 from ..core.audit import AuditEvent
 from ..core.bucket import Bucket, BucketAddress
 from ..core.hierarchy import ConfigSlot
-from ..core.models import BackendCapabilities, Entity, LimiterConfig, UsageSnapshot
+from ..core.models import (
+    BackendCapabilities,
+    Entity,
+    LimiterConfig,
+    UsageSnapshot,
+    UsageSummary,
+)
 from ..core.usage import UsageAddition
 from ..core.windows import WindowType
 from ..core.writes import Outcome, Write
@@ -57,6 +63,13 @@ class Buckets(Protocol):
     async def of_resource(self, namespace_id: str, resource: str) -> dict[BucketAddress, Bucket]:
         """Return every bucket item of a resource. An item that cannot be read is left out, and a
         `StoredDataWarning` names it."""
+
+    async def of_resource_after(
+        self, namespace_id: str, resource: str, cursor: str | None
+    ) -> tuple[dict[BucketAddress, Bucket], str | None]:
+        """Return one page of what `of_resource` returns, and the cursor of the next page. All items
+        of a bucket are on one page. A page is small enough that no other caller waits for it. A
+        deletion between two pages makes no page leave out an item that stays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +220,10 @@ class Usage(Protocol):
         """Return one page of snapshots, newest first. A snapshot that cannot be read is left out,
         and a `StoredDataWarning` names it. Usage that is counted between two pages makes no page
         repeat or leave out a snapshot of before."""
+
+    async def summary(self, namespace_id: str, query: UsageQuery) -> UsageSummary:
+        """Add up all snapshots that `read` returns, page after page. The records of one entity are
+        read at the same time, those of different entities one after the other."""
 
 
 class StreamedUsage(Usage, Protocol):

@@ -126,14 +126,41 @@ class _AsyncioSignal:
         await hold(self._is_set)
 
 
+class _Worker:
+    """A worker is one thread, made when it is first used. One thread is enough for one connection
+    of a store."""
+
+    def __init__(self) -> None:
+        self._threads: ThreadPoolExecutor | None = None
+        self._pid = 0
+
+    async def run(self, call: Callable[[], T]) -> T:
+        """Run a call in the thread."""
+        loop = asyncio.get_running_loop()
+        return await hold(loop.run_in_executor(self._current(), call))
+
+    def close(self) -> None:
+        """End the thread. It is made anew if it is used again."""
+        threads, self._threads = self._threads, None
+        if threads is not None and self._pid == os.getpid():
+            threads.shutdown(wait=False)
+
+    def _current(self) -> ThreadPoolExecutor:
+        """Return the thread, made anew after a fork, which threads do not survive."""
+        if self._threads is None or self._pid != os.getpid():
+            self._threads = ThreadPoolExecutor(1, thread_name_prefix="zae-limiter")
+            self._pid = os.getpid()
+        return self._threads
+
+
 class AsyncioIo(ClockedIo):
     """`AsyncioIo` is the `Io` of asyncio. It holds nothing that belongs to one event loop."""
 
     def __init__(self, clock: Clock | None = None, *, parallel_helps: bool = True) -> None:
         super().__init__(clock)
         self._parallel_helps = parallel_helps
-        self._worker: ThreadPoolExecutor | None = None
-        self._worker_pid = 0
+        self._worker = _Worker()
+        self._worker_aside = _Worker()
 
     def signal(self) -> _AsyncioSignal:
         return _AsyncioSignal(self._clock)
@@ -150,8 +177,10 @@ class AsyncioIo(ClockedIo):
             await hold(over)
 
     async def offload(self, call: Callable[[], T]) -> T:
-        loop = asyncio.get_running_loop()
-        return await hold(loop.run_in_executor(self._current_worker(), call))
+        return await self._worker.run(call)
+
+    async def offload_aside(self, call: Callable[[], T]) -> T:
+        return await self._worker_aside.run(call)
 
     async def shield(self, flow: Coroutine[Any, Any, T], *, shared: bool = False) -> T:
         before = _shielded.get()
@@ -169,18 +198,9 @@ class AsyncioIo(ClockedIo):
         return [await hold(task) for task in tasks]
 
     async def close(self) -> None:
-        """End the worker thread, if there is one."""
-        worker, self._worker = self._worker, None
-        if worker is not None and self._worker_pid == os.getpid():
-            worker.shutdown(wait=False)
-
-    def _current_worker(self) -> ThreadPoolExecutor:
-        """Return the worker, made anew after a fork, which threads do not survive. One thread is
-        enough: a store has one connection."""
-        if self._worker is None or self._worker_pid != os.getpid():
-            self._worker = ThreadPoolExecutor(1, thread_name_prefix="zae-limiter")
-            self._worker_pid = os.getpid()
-        return self._worker
+        """End the worker threads, if there are any."""
+        self._worker.close()
+        self._worker_aside.close()
 
 
 async def _outcome(flow: Coroutine[Any, Any, T]) -> T | BaseException:

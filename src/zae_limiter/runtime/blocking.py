@@ -82,6 +82,9 @@ class BlockingIo(ClockedIo):
     async def offload(self, call: Callable[[], T]) -> T:
         return call()
 
+    async def offload_aside(self, call: Callable[[], T]) -> T:
+        return call()
+
     async def shield(self, flow: Coroutine[Any, Any, T], *, shared: bool = False) -> T:
         beside = choose_beside(shared=shared)
         if beside is None:

@@ -83,6 +83,8 @@ class SimulatedIo:
         await self.wait_ms(0)
         return answer
 
+    offload_aside = offload
+
     async def shield(self, flow: Coroutine[Any, Any, T], *, shared: bool = False) -> T:
         task = self.scheduler.current
         assert task is not None

@@ -16,7 +16,7 @@ from .bucket_codec import address_of, bucket_key, decode_bucket_item
 from .bucket_writes import ALL_NEW, Change, applicable, change, creation, fence
 from .item_reader import record_name
 from .older.old_buckets import OldBuckets
-from .pages import Query, read_pages
+from .pages import Query, read_page, read_pages
 from .table import Table, key_of
 from .wire.errors import ConditionFailed, Reason, RequestInvalid, TransactionCanceled
 from .wire.values import Item
@@ -157,6 +157,22 @@ class DynamoBuckets:
         if self.older is not None:
             found = {**await self.older.of_resource(namespace_id, resource), **found}
         return found
+
+    async def of_resource_after(
+        self, namespace_id: str, resource: str, cursor: str | None
+    ) -> tuple[dict[BucketAddress, Bucket], str | None]:
+        pk = schema.gsi2_pk_resource(namespace_id, resource)
+        low, high = cursor or "BUCKET#", "BUCKET$"
+        query = Query(pk, low=low, high=high, index="GSI2", attributes=("PK", "SK", "GSI2SK"))
+        entries, more = await read_page(self._table, query)
+        kept = [entry for entry in entries if entry["GSI2SK"]["S"] != cursor]
+        if more is not None and kept:
+            # The page may end in the midst of the items of a bucket.
+            cut = kept[-1]["GSI2SK"]["S"].rpartition("#")[0]
+            kept = [entry for entry in kept if entry["GSI2SK"]["S"].rpartition("#")[0] != cut]
+        items = await self._table.batch_get(map(key_of, kept), consistent=True)
+        following = kept[-1]["GSI2SK"]["S"] if more is not None and kept else None
+        return dict(sorted(readable(_addressed, items))), following
 
     async def _indexed(self, index: str, pk: str, prefix: str) -> dict[BucketAddress, Bucket]:
         """Return the items of an index, which itself has only their keys."""

@@ -12,14 +12,14 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from ...core.exceptions import StorageUnavailable, StoredDataError, ValidationError
-from ...core.models import UsageSnapshot
-from ...core.usage import UsageAddition
+from ...core.models import UsageSnapshot, UsageSummary
+from ...core.usage import UsageAddition, UsageTotals
 from ...ports.repository_protocol import UsageQuery
 from ..damage import readable
 from .codec import decode_snapshot_item
 from .contention import race
 from .item_reader import record_name
-from .pages import Query, read_page, read_pages
+from .pages import PAGE_ITEMS, Query, read_page, read_pages
 from .schema import gsi2_pk_resource, gsi2_sk_usage, key, pk_entity, pk_stream, sk_usage
 from .table import Table, key_of, key_text
 from .usage_additions import counted_sequences, snapshot_key, snapshot_update
@@ -62,6 +62,19 @@ class DynamoUsage:
         page = found[:limit]
         following = page[-1].position if len(found) > limit else None
         return [each.snapshot for each in page], following
+
+    async def summary(self, namespace_id: str, query: UsageQuery) -> UsageSummary:
+        totals = UsageTotals()
+        if query.resource is None:
+            found = await self._of_all_resources(namespace_id, query, None)
+            totals.add(each.snapshot for each in found)
+            return totals.summary()
+        cursor: str | None = None
+        while True:
+            page, cursor = await self.read(namespace_id, query, PAGE_ITEMS - 2, cursor)
+            totals.add(page)
+            if cursor is None:
+                return totals.summary()
 
     async def add(self, addition: UsageAddition) -> bool:
         """Add in one call, which may be sent again: what a snapshot has counted it refuses, and

@@ -68,6 +68,11 @@ class MemoryBuckets:
     async def of_resource(self, namespace_id: str, resource: str) -> dict[BucketAddress, Bucket]:
         return self._where(lambda a: (a.namespace_id, a.resource) == (namespace_id, resource))
 
+    async def of_resource_after(
+        self, namespace_id: str, resource: str, cursor: str | None
+    ) -> tuple[dict[BucketAddress, Bucket], str | None]:
+        return await self.of_resource(namespace_id, resource), None
+
     def _where(self, wanted: Callable[[BucketAddress], bool]) -> dict[BucketAddress, Bucket]:
         with self._tables.lock:
             found = self._tables.buckets

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...core.models import UsageSnapshot
-from ...core.usage import UsageAddition, UsageHour, newest_first, snapshot_of, snapshots
+from ...core.models import UsageSnapshot, UsageSummary
+from ...core.usage import (
+    UsageAddition,
+    UsageHour,
+    newest_first,
+    snapshot_of,
+    snapshots,
+    summarize,
+)
 from ...ports.repository_protocol import UsageQuery
-from ..paging import page_snapshots
+from ..paging import page_snapshots, within_times
 from .readings import current_hours
 from .tables import Tables
 
@@ -22,6 +29,13 @@ class MemoryUsage:
     async def read(
         self, namespace_id: str, query: UsageQuery, limit: int, cursor: str | None
     ) -> tuple[list[UsageSnapshot], str | None]:
+        found = sorted(self._found(namespace_id, query), key=newest_first)
+        return page_snapshots(found, query, limit, cursor)
+
+    async def summary(self, namespace_id: str, query: UsageQuery) -> UsageSummary:
+        return summarize(within_times(self._found(namespace_id, query), query))
+
+    def _found(self, namespace_id: str, query: UsageQuery) -> list[UsageSnapshot]:
         with self._tables.lock:
             hours = [
                 hour
@@ -29,9 +43,8 @@ class MemoryUsage:
                 if query.entity_id in (None, hour.entity_id)
                 and query.resource in (None, hour.resource)
             ]
-            found = snapshots(hours, query.window_type)
             streamed = list(_streamed(self._tables, namespace_id, query))
-        return page_snapshots(sorted([*found, *streamed], key=newest_first), query, limit, cursor)
+        return [*snapshots(hours, query.window_type), *streamed]
 
     async def add(self, addition: UsageAddition) -> bool:
         key = (

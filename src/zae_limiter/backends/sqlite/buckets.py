@@ -33,7 +33,16 @@ _SELECT_ENTITY = f"""
     {_SELECT_ALL} WHERE namespace_id = ? AND entity_id = ? ORDER BY resource, shard
 """
 _SELECT_RESOURCE = f"""
-    {_SELECT_ALL} WHERE namespace_id = ? AND resource = ? ORDER BY entity_id, shard
+    {_SELECT_ALL} WHERE namespace_id = ? AND +resource = ? AND entity_id > ? AND entity_id <= ?
+    ORDER BY entity_id, shard
+"""
+# Few: a page is decoded in less than a millisecond, for which other threads wait.
+_ENTITIES_IN_PAGE = 50
+# The sign keeps SQLite from the index by resource, by which it would sort all rows for each page.
+_SELECT_ENTITIES_AFTER = f"""
+    SELECT DISTINCT entity_id FROM buckets
+    WHERE namespace_id = ? AND +resource = ? AND entity_id > ?
+    ORDER BY entity_id LIMIT {_ENTITIES_IN_PAGE}
 """
 _SELECT_DUE = f"{_SELECT_ALL} WHERE look_at_s <= ? ORDER BY look_at_s LIMIT ?"
 _DELETE = f"DELETE FROM buckets WHERE {KEY}"
@@ -47,8 +56,9 @@ class SqliteBuckets:
 
     metered = False
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, reader: Connection) -> None:
         self._connection = connection
+        self._reader = reader
 
     async def write(self, address: BucketAddress, write: Write) -> Outcome:
         return await self._connection.write(
@@ -73,14 +83,31 @@ class SqliteBuckets:
         return await self._connection.read(found)
 
     async def of_entity(self, namespace_id: str, entity_id: str) -> dict[BucketAddress, Bucket]:
-        return await self._connection.read(
+        return await self._reader.read(
             lambda db: _buckets(db, _SELECT_ENTITY, namespace_id, entity_id)
         )
 
     async def of_resource(self, namespace_id: str, resource: str) -> dict[BucketAddress, Bucket]:
-        return await self._connection.read(
-            lambda db: _buckets(db, _SELECT_RESOURCE, namespace_id, resource)
-        )
+        found: dict[BucketAddress, Bucket] = {}
+        cursor: str | None = None
+        while True:
+            page, cursor = await self.of_resource_after(namespace_id, resource, cursor)
+            found |= page
+            if cursor is None:
+                return found
+
+    async def of_resource_after(
+        self, namespace_id: str, resource: str, cursor: str | None
+    ) -> tuple[dict[BucketAddress, Bucket], str | None]:
+        def page(db: sqlite3.Connection) -> tuple[dict[BucketAddress, Bucket], str | None]:
+            key = (namespace_id, resource, cursor or "")
+            ids = [entity_id for (entity_id,) in db.execute(_SELECT_ENTITIES_AFTER, key)]
+            if not ids:
+                return {}, None
+            found = _buckets(db, _SELECT_RESOURCE, *key, ids[-1])
+            return found, ids[-1] if len(ids) == _ENTITIES_IN_PAGE else None
+
+        return await self._reader.read(page)
 
 
 class _BucketRows:

@@ -76,8 +76,9 @@ _CONFIG_COLUMNS = 5
 class SqliteConfigs:
     """The configuration records, one row for each slot."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, reader: Connection) -> None:
         self._connection = connection
+        self._reader = reader
 
     async def read(
         self, namespace_id: str, slots: Sequence[ConfigSlot], entity_id: str | None = None
@@ -138,8 +139,7 @@ class SqliteConfigs:
         return await self._texts(_SELECT_RESOURCES, (namespace_id,))
 
     async def _texts(self, select: str, key: tuple[str | int, ...]) -> list[str]:
-        rows = await self._connection.read(lambda db: db.execute(select, key).fetchall())
-        return [text for (text,) in rows]
+        return [text for (text,) in await self._reader.select(select, key)]
 
 
 def _key(namespace_id: str, slot: ConfigSlot) -> tuple[str, str, str]:

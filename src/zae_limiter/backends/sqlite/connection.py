@@ -66,12 +66,24 @@ class _Session:
 
 
 class Connection:
-    """A connection runs functions as transactions, off the event loop."""
+    """A connection runs functions as transactions, off the event loop.
 
-    def __init__(self, path: str, io: Io, wait_s: float, breaker: Breaker | None = None) -> None:
+    `aside`: the connection is for questions about many rows. It has a thread and a lock of its own,
+    so that calls of another connection do not wait for it.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        io: Io,
+        wait_s: float,
+        breaker: Breaker | None = None,
+        *,
+        aside: bool = False,
+    ) -> None:
         self._path = path
         self.breaker = breaker or Breaker(0)
-        self._io = io
+        self._offload = io.offload_aside if aside else io.offload
         self._wait_s = wait_s
         self._session = _Session()
         self._closed = False
@@ -79,7 +91,7 @@ class Connection:
     async def open(self, *, create: bool) -> None:
         """Open the file. `create`: make the file if it is missing."""
         deadline = self._deadline()
-        await self._io.offload(lambda: self._open(deadline, create=create))
+        await self._offload(lambda: self._open(deadline, create=create))
 
     async def read(self, work: Work[T]) -> T:
         """Run `work` on one snapshot of the data."""
@@ -121,13 +133,13 @@ class Connection:
         """
         deadline = self._deadline(longest_s)
         while True:
-            found = await self._io.offload(lambda: self._attempt(work, deadline))
+            found = await self._offload(lambda: self._attempt(work, deadline))
             if not isinstance(found, _Locked):
                 return found
 
     async def close(self) -> None:
         """Close the file."""
-        await self._io.offload(self._close)
+        await self._offload(self._close)
 
     def _deadline(self, longest_s: float | None = None) -> float:
         # Set before the call queues for a thread and for the lock. Without this, callers behind

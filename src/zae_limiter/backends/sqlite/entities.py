@@ -33,8 +33,9 @@ _TABLES = ("entities", "configs", "usage", "buckets")
 class SqliteEntities:
     """The entities, one row each."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, reader: Connection) -> None:
         self._connection = connection
+        self._reader = reader
 
     async def create(self, namespace_id: str, entity: Entity, event: AuditEvent) -> bool:
         def insert(db: sqlite3.Connection) -> bool:
@@ -77,7 +78,7 @@ class SqliteEntities:
 
     async def children(self, namespace_id: str, parent_id: str) -> list[Entity]:
         key = (namespace_id, parent_id)
-        rows = await self._connection.read(lambda db: db.execute(_SELECT_CHILDREN, key).fetchall())
+        rows = await self._reader.select(_SELECT_CHILDREN, key)
         return list(readable(partial(decode_entity_row, namespace_id), rows))
 
 

@@ -1,4 +1,4 @@
-"""The store in one SQLite file: its roles over one connection.
+"""The store in one SQLite file: its roles over a connection, and another for long questions.
 
 Every write is one transaction, so a process that is killed leaves a consistent file.
 """
@@ -29,14 +29,15 @@ class SqliteStore:
         supports_batch_operations=True,
     )
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, reader: Connection) -> None:
+        self._connections = (connection, reader)
         self._connection = connection
-        self.buckets = SqliteBuckets(connection)
-        self.configs = SqliteConfigs(connection)
-        self.entities = SqliteEntities(connection)
+        self.buckets = SqliteBuckets(connection, reader)
+        self.configs = SqliteConfigs(connection, reader)
+        self.entities = SqliteEntities(connection, reader)
         self.namespaces = SqliteNamespaces(connection)
-        self.audit = SqliteAudit(connection)
-        self.usage = SqliteUsage(connection)
+        self.audit = SqliteAudit(reader)
+        self.usage = SqliteUsage(reader)
 
     @classmethod
     async def open(
@@ -57,7 +58,7 @@ class SqliteStore:
         located = locate(path)
         connection = Connection(located, io, wait_s, Breaker(breaker_failures, located))
         await connection.open(create=create)
-        return cls(connection)
+        return cls(connection, Connection(located, io, wait_s, aside=True))
 
     @property
     def breaker_state(self) -> str:
@@ -72,4 +73,5 @@ class SqliteStore:
 
     async def close(self) -> None:
         """Close the file. Closing twice does nothing."""
-        await self._connection.close()
+        for connection in self._connections:
+            await connection.close()

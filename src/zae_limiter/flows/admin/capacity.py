@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import warnings
+from collections.abc import AsyncIterator, Iterable, Mapping
 
 from ...core.bucket import Bucket, BucketAddress, bucket_states, refill
+from ...core.exceptions import StoredDataError, StoredDataWarning
 from ...core.judge import judge_shards
 from ...core.limit import MILLI, BucketState
 from ...core.models import EntityCapacity, ResourceCapacity
@@ -98,23 +100,36 @@ async def get_resource_capacity(
     """Sum up one limit of a resource over all entities that have a bucket."""
     validate_resource(resource)
     validate_limit_name(limit_name, "limit_name")
-    found = await scope.store.buckets.of_resource(scope.namespace_id, resource)
-    wanted = {
-        address: bucket
-        for address, bucket in found.items()
-        if limit_name in bucket.cells.keys() - bucket.dormant
-    }
-    if parents_only:
-        children = await _children(scope, wanted)
-        wanted = {a: bucket for a, bucket in wanted.items() if a.entity_id not in children}
-    now_ms = scope.io.now_ms()
-    counted = {address: refill(bucket, now_ms) for address, bucket in wanted.items()}
-    entities = list(_entity_capacities(counted, limit_name))
+    entities: list[EntityCapacity] = []
+    async for page in _pages(scope, resource):
+        wanted = {
+            address: bucket
+            for address, bucket in page.items()
+            if limit_name in bucket.cells.keys() - bucket.dormant
+        }
+        if parents_only:
+            children = await _children(scope, wanted)
+            wanted = {a: bucket for a, bucket in wanted.items() if a.entity_id not in children}
+        now_ms = scope.io.now_ms()
+        counted = {address: refill(bucket, now_ms) for address, bucket in wanted.items()}
+        entities += _entity_capacities(counted, limit_name)
     capacity = sum(entity.capacity for entity in entities)
     free = sum(entity.available for entity in entities)
     return ResourceCapacity(
         resource, limit_name, capacity, free, _utilization_pct(capacity, free), entities
     )
+
+
+async def _pages(scope: Scope, resource: str) -> AsyncIterator[dict[BucketAddress, Bucket]]:
+    """Yield the buckets of a resource, page after page, with all items of a bucket together."""
+    cursor: str | None = None
+    while True:
+        page, cursor = await scope.store.buckets.of_resource_after(
+            scope.namespace_id, resource, cursor
+        )
+        yield page
+        if cursor is None:
+            return
 
 
 async def _children(scope: Scope, buckets: Mapping[BucketAddress, Bucket]) -> set[str]:
@@ -126,9 +141,11 @@ async def _children(scope: Scope, buckets: Mapping[BucketAddress, Bucket]) -> se
         ids = doubtful[start : start + _READ_AT_ONCE]
         reads = [scope.store.entities.read(scope.namespace_id, entity_id) for entity_id in ids]
         for entity in await scope.io.gather(reads):
-            if isinstance(entity, BaseException):
+            if isinstance(entity, StoredDataError):
+                warnings.warn(StoredDataWarning(entity), stacklevel=2)
+            elif isinstance(entity, BaseException):
                 raise entity
-            if entity is not None and entity.parent_id is not None:
+            elif entity is not None and entity.parent_id is not None:
                 named.add(entity.id)
     return named
 

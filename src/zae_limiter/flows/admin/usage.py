@@ -7,14 +7,11 @@ from typing import Any
 
 from ...core.exceptions import ValidationError
 from ...core.models import UsageSnapshot, UsageSummary
-from ...core.usage import summarize
 from ...core.validation import validate_identifier, validate_resource, validate_text
 from ...core.windows import WINDOW_TYPES, WindowType, iso, parse_iso
 from ...ports.repository_protocol import UsageQuery
 from ..scope import Scope
-from .audit import MAX_PAGE, check_page_size
-
-MAX_SUMMARIZED = 10_000
+from .audit import check_page_size
 
 
 def make_query(
@@ -81,12 +78,5 @@ def _cursor(next_key: object) -> str:
 
 
 async def get_usage_summary(scope: Scope, query: UsageQuery) -> UsageSummary:
-    """The snapshots of the query, added up; at most the newest ten thousand."""
-    found: list[UsageSnapshot] = []
-    cursor: str | None = None
-    while len(found) < MAX_SUMMARIZED:
-        page, cursor = await scope.store.usage.read(scope.namespace_id, query, MAX_PAGE, cursor)
-        found += page
-        if cursor is None:
-            break
-    return summarize(found)
+    """The snapshots of the query, all added up."""
+    return await scope.store.usage.summary(scope.namespace_id, query)

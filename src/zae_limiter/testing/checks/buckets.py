@@ -326,6 +326,38 @@ async def check_reads_return_what_exists(trial: Trial) -> None:
     await _expect_listed(trial, addresses, missing)
 
 
+async def _paged(trial: Trial, resource: str) -> dict[BucketAddress, Bucket]:
+    """All pages, of which no two have items of one bucket."""
+    found: dict[BucketAddress, Bucket] = {}
+    cursor: str | None = None
+    while True:
+        page, cursor = await trial.store.buckets.of_resource_after(
+            trial.namespace_id, resource, cursor
+        )
+        homes = {address.home for address in found} & {address.home for address in page}
+        same(homes, set(), "Buckets on two pages")
+        found |= page
+        if cursor is None:
+            return found
+
+
+async def check_a_deletion_between_two_pages_leaves_out_no_other_bucket(trial: Trial) -> None:
+    ids = [f"key-{number:04}" for number in range(120)]
+    for entity_id in ids:
+        await trial.write(trial.address(entity_id), trial.create())
+    found: list[str] = []
+    cursor: str | None = None
+    while True:
+        page, cursor = await trial.store.buckets.of_resource_after(
+            trial.namespace_id, "gpt-4", cursor
+        )
+        found += [address.entity_id for address in page]
+        if cursor is None:
+            break
+        await trial.store.entities.delete(trial.namespace_id, found[-1], trial.event(found[-1]))
+    same(found, ids, "The entities of all pages")
+
+
 async def _expect_listed(
     trial: Trial, addresses: Sequence[BucketAddress], missing: BucketAddress
 ) -> None:
@@ -336,7 +368,9 @@ async def _expect_listed(
     of_gpt = await buckets.of_resource(trial.namespace_id, "gpt-4")
     same(set(of_gpt), {x for x in addresses if x.resource == "gpt-4"}, "of_resource")
     same(of_gpt, await buckets.read(list(of_gpt)), "of_resource and read differ")
+    same(await _paged(trial, "gpt-4"), of_gpt, "of_resource_after")
     same(await buckets.of_resource(trial.namespace_id, missing.resource), {}, "of_resource")
+    same(await _paged(trial, missing.resource), {}, "of_resource_after")
     same(await buckets.read([]), {}, "read of nothing")
 
 

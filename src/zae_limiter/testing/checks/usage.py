@@ -7,7 +7,8 @@ from dataclasses import replace
 from ...core.bucket import BucketAddress
 from ...core.limit import MILLI
 from ...core.models import UsageSnapshot
-from ...core.windows import HOUR_MS, iso, iso_ms, window_end, window_start
+from ...core.usage import summarize
+from ...core.windows import HOUR_MS, WINDOW_TYPES, iso, iso_ms, window_end, window_start
 from ...ports.repository_protocol import UsageQuery
 from .trial import Trial, expect, same
 
@@ -120,6 +121,12 @@ async def check_usage_is_read_newest_first_in_pages(trial: Trial) -> None:
     same(len(wanted), 2 * (5 + 1 + 1), "Hours, days and months of two entities")
     for size in (1, 3, 13):
         same(await _paged(trial, size), wanted, f"Pages of {size}")
+    queries = [_ALL, UsageQuery("a"), UsageQuery("a", "gpt-4"), UsageQuery("nobody")]
+    queries += [replace(_ALL, window_type=window) for window in WINDOW_TYPES]
+    queries += [replace(_ALL, start_time=starts[2]), replace(_ALL, end_time=starts[2])]
+    for query in queries:
+        summary = await trial.store.usage.summary(trial.namespace_id, query)
+        same(summary, summarize(await _read(trial, query)), f"The summary of {query}")
 
 
 async def check_usage_that_is_counted_between_two_pages_moves_none(trial: Trial) -> None:
