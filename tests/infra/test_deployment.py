@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from zae_limiter.infra.change_sets import plan_changes
 from zae_limiter.infra.options import StackOptions
 from zae_limiter.infra.stack_events import StackEvent
 from zae_limiter.infra.stack_manager import StackManager
+from zae_limiter.infra.sync_stack_manager import SyncStackManager
 from zae_limiter.infra.table_resource import table_shape
 from zae_limiter.infra.template import build_template, template_text
 
@@ -385,4 +387,22 @@ def test_an_aggregator_can_be_added_and_removed(aws: LocalAws) -> None:
     status = json.loads(aws.out("status", "--json"))
     assert (status["aggregator_enabled"], status["lambda_version"]) == (False, None)
     aws.out("delete", "--yes")
+    assert aws.remains() == []
+
+
+def test_deployers_that_race_all_get_what_they_asked_for(aws: LocalAws) -> None:
+    def deploy(options: StackOptions) -> str:
+        with SyncStackManager(aws.stack, aws.server.region, aws.server.url) as manager:
+            status: str = manager.deploy(options)["status"]
+            return status
+
+    with ThreadPoolExecutor(3) as pool:
+        for options, done in (
+            (StackOptions(), "CREATE_COMPLETE"),
+            (StackOptions(lambda_memory=512), "UPDATE_COMPLETE"),
+        ):
+            assert sorted(pool.map(deploy, [options] * 3))[0] == done
+    status = json.loads(aws.out("status", "--json"))
+    assert status["ready"]
+    aws.out("delete", "--yes", "--archive", "delete")
     assert aws.remains() == []

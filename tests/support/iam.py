@@ -124,7 +124,7 @@ def dynamodb_requests(operation: str, body: Mapping[str, Any], arn: str) -> Iter
         # IAM knows no resource of it.
         yield IamRequest(f"dynamodb:{operation}", "*")
     else:
-        assert operation == "DescribeTable", f"{operation} is not known here"
+        assert operation in ("DescribeTable", "Scan"), f"{operation} is not known here"
         yield IamRequest(f"dynamodb:{operation}", arn)
 
 

@@ -54,7 +54,7 @@ def explained(stack_name: str) -> Iterator[None]:
         raise StackOperationError(stack_name, str(error)) from error
 
 
-def error_code(error: Exception) -> str:
+def error_code(error: BaseException | None) -> str:
     """Return the code of an error that AWS answered with; empty when it was another."""
     answer = getattr(error, "response", None) or {}
     code: str = answer.get("Error", {}).get("Code", "")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ..core.exceptions import StackOperationError
+from .aws import error_code
 from .cloudformation import TABLE
 from .template import MAX_TEMPLATE_BYTES, template_text
 
@@ -16,6 +17,7 @@ ChangeKind = Literal["CREATE", "UPDATE"]
 _POLL_S = 0.3
 _POLLS = 400
 _UNCHANGED = " Nothing was changed"
+_OVERTAKEN = ("does not exist", "already exists", "can not be updated", "cannot be updated")
 _NOTHING = ("didn't contain changes", "no updates are to be performed")
 
 
@@ -71,12 +73,12 @@ def plan_changes(
     )
     answer = _planned(client, made["Id"])
     if answer["Status"] != "CREATE_COMPLETE":
-        _drop(client, stack_name, kind, made["Id"])
+        _drop(client, made)
         _explain_failure(stack_name, answer)
         return None
     changes = tuple(map(_change, answer["Changes"]))
     if any(change.loses_data for change in changes):
-        _drop(client, stack_name, kind, made["Id"])
+        _drop(client, made)
         raise StackOperationError(
             stack_name, "this would remove or replace the table with all its data." + _UNCHANGED
         )
@@ -102,11 +104,23 @@ def _planned(client: Any, arn: str) -> dict[str, Any]:
     return answer
 
 
-def _drop(client: Any, stack_name: str, kind: ChangeKind, arn: str) -> None:
-    """Leave no plan behind, and no stack that was only planned."""
-    client.delete_change_set(ChangeSetName=arn)
-    if kind == "CREATE":
-        client.delete_stack(StackName=stack_name)
+def _drop(client: Any, made: Mapping[str, str]) -> None:
+    """Leave no plan behind, and no stack that only this one had planned."""
+    client.delete_change_set(ChangeSetName=made["Id"])
+    stack_id = made["StackId"]
+    (stack,) = client.describe_stacks(StackName=stack_id)["Stacks"]
+    if stack["StackStatus"] != "REVIEW_IN_PROGRESS":
+        return
+    if not client.list_change_sets(StackName=stack_id)["Summaries"]:
+        client.delete_stack(StackName=stack_id)
+
+
+def was_overtaken(error: StackOperationError) -> bool:
+    """Whether another deployer changed the stack between a plan and its execution."""
+    code, said = error_code(error.__cause__), str(error.__cause__)
+    if code in ("ChangeSetNotFound", "InvalidChangeSetStatus"):
+        return True
+    return code == "ValidationError" and any(text in said for text in _OVERTAKEN)
 
 
 def _explain_failure(stack_name: str, answer: dict[str, Any]) -> None:

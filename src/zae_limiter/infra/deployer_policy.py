@@ -16,12 +16,12 @@ from .policies import Document, Statement
 
 _STACKS = """
 CreateChangeSet DeleteChangeSet DeleteStack DescribeChangeSet DescribeStackEvents DescribeStacks
-ExecuteChangeSet GetTemplate TagResource UntagResource
+ExecuteChangeSet GetTemplate ListChangeSets TagResource UntagResource
 """
 _TABLES = """
 CreateTable DeleteTable DescribeContinuousBackups DescribeContributorInsights
 DescribeKinesisStreamingDestination DescribeTable DescribeTimeToLive GetItem GetResourcePolicy
-ListTagsOfResource PutItem TagResource UntagResource UpdateContinuousBackups
+ListTagsOfResource PutItem Scan TagResource UntagResource UpdateContinuousBackups
 UpdateContributorInsights UpdateItem UpdateTable UpdateTimeToLive
 """
 _FUNCTIONS = """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import time
+from contextlib import suppress
 from typing import Any
 
 from .._version import __version__
@@ -24,25 +25,46 @@ def function_name(stack_name: str) -> str:
 def upload_code(aws: Aws, stack_name: str, package: LambdaPackage, *, wait: bool) -> dict[str, Any]:
     """Upload the code, unless the function has it, and wait until records are delivered to it."""
     name = function_name(stack_name)
-    digest = base64.b64encode(bytes.fromhex(package.digest)).decode()
     with explained(stack_name):
         client = aws["lambda"]
-        known = client.get_function_configuration(FunctionName=name)
-        is_new = known["CodeSha256"] != digest
+        arn, is_new = _put_code(client, stack_name, package, wait=wait)
         if is_new:
-            client.update_function_code(FunctionName=name, ZipFile=package.content)
-            client.tag_resource(Resource=known["FunctionArn"], Tags={LAMBDA_VERSION: __version__})
-        if wait:
-            _wait_for_code(client, stack_name, name, digest)
+            client.tag_resource(Resource=arn, Tags={LAMBDA_VERSION: __version__})
         is_ready = wait and _wait_for_mapping(client, stack_name, name)
     return {
-        "function_arn": known["FunctionArn"],
+        "function_arn": arn,
         "code_sha256": package.digest,
         "status": "deployed" if is_new else "unchanged",
         "size_bytes": len(package.content),
         "version": __version__,
         "esm_ready": is_ready,
     }
+
+
+def _put_code(
+    client: Any, stack_name: str, package: LambdaPackage, *, wait: bool
+) -> tuple[str, bool]:
+    """Bring the code to the function, and return its ARN and whether it had other code. Lambda
+    refuses code while it is busy with an earlier update, perhaps another deployer's."""
+    name = function_name(stack_name)
+    digest = base64.b64encode(bytes.fromhex(package.digest)).decode()
+    is_new = False
+    for _ in range(_POLLS):
+        told = client.get_function_configuration(FunctionName=name)
+        state, has_it = told.get("LastUpdateStatus", "Successful"), told["CodeSha256"] == digest
+        if is_new and state == "Failed":
+            reason = told.get("LastUpdateStatusReason", "Lambda does not say why")
+            raise StackOperationError(stack_name, f"the code of {name} was not taken: {reason}")
+        if has_it and state != "InProgress":
+            return told["FunctionArn"], is_new
+        if not has_it and state != "InProgress":
+            with suppress(client.exceptions.ResourceConflictException):
+                client.update_function_code(FunctionName=name, ZipFile=package.content)
+                is_new = True
+        if is_new and not wait:
+            return told["FunctionArn"], True
+        time.sleep(_POLL_S)
+    raise StackOperationError(stack_name, f"the code of {name} is not in place after two minutes")
 
 
 def starting_position(aws: Aws, stack_name: str) -> str | None:
@@ -57,19 +79,6 @@ def _mappings(client: Any, stack_name: str) -> list[dict[str, Any]]:
         "EventSourceMappings"
     ]
     return found
-
-
-def _wait_for_code(client: Any, stack_name: str, name: str, digest: str) -> None:
-    for _ in range(_POLLS):
-        told = client.get_function_configuration(FunctionName=name)
-        state = told.get("LastUpdateStatus", "Successful")
-        if state == "Failed":
-            reason = told.get("LastUpdateStatusReason", "Lambda does not say why")
-            raise StackOperationError(stack_name, f"the code of {name} was not taken: {reason}")
-        if state == "Successful" and told["CodeSha256"] == digest:
-            return
-        time.sleep(_POLL_S)
-    raise StackOperationError(stack_name, f"the code of {name} is not in place after two minutes")
 
 
 def _wait_for_mapping(client: Any, stack_name: str, name: str) -> bool:

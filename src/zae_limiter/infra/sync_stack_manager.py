@@ -19,7 +19,7 @@ from ..core.exceptions import InfrastructureNotFoundError, StackOperationError
 from ..core.validation import validate_stack_name
 from .archive_bucket import delete_archive
 from .aws import Aws, explained
-from .change_sets import ChangeKind, ChangeSet, execute, plan_changes
+from .change_sets import ChangeKind, ChangeSet, execute, plan_changes, was_overtaken
 from .lambda_builder import build_lambda_package
 from .lambda_code import starting_position, upload_code
 from .options import StackOptions
@@ -37,6 +37,7 @@ from .table_setup import set_up_table
 from .tags import is_limiter, stack_tags
 from .template import STARTING_POSITION, build_template
 
+_OVERTAKEN_WAITS_S = (0.5, 2.0, 5.0)
 _ARCHIVE_OUTPUT = "AuditArchiveBucketName"
 
 
@@ -104,9 +105,24 @@ class SyncStackManager:
         """
         options = stack_options or StackOptions()
         options.check_names(self.stack_name)
+        for wait_s in _OVERTAKEN_WAITS_S:
+            try:
+                return self._change(options, wait, on_event)
+            except StackOperationError as error:
+                if not was_overtaken(error):
+                    raise
+            # Another deployer was faster. Its work is waited for, and the rest planned anew.
+            self._stopped.wait(wait_s)
+        return self._change(options, wait, on_event)
+
+    def _change(
+        self, options: StackOptions, wait: bool, on_event: OnEvent | None
+    ) -> dict[str, Any]:
+        # The table is looked for first: one that another deployer's stack makes has a stack then.
+        table = described_table(self._aws, self.stack_name)
         stack = self._settled(on_event)
         with explained(self.stack_name):
-            planned = self._plan(stack, options)
+            planned = self._plan(stack, table, options)
             if planned is None:
                 return self._result("" if stack is None else stack.stack_id, "unchanged")
             watch = self._watch(planned.stack_id, on_event)
@@ -207,15 +223,16 @@ class SyncStackManager:
             return None
         return stack
 
-    def _plan(self, stack: Stack | None, options: StackOptions) -> ChangeSet | None:
-        table = described_table(self._aws, self.stack_name)
+    def _plan(
+        self, stack: Stack | None, table: dict[str, Any] | None, options: StackOptions
+    ) -> ChangeSet | None:
         kind: ChangeKind
         if stack is None or stack.is_planned:
             self._refuse_foreign_table(table)
             kind, template = "CREATE", build_template(options)
         else:
             self._refuse_foreign_stack(stack)
-            shape = None if table is None else kept_shape(read_template(self._aws, stack), table)
+            shape = kept_shape(read_template(self._aws, stack), table or {})
             position = starting_position(self._aws, self.stack_name) or STARTING_POSITION
             kind, template = "UPDATE", build_template(options, shape, position)
         tags = stack_tags(self.stack_name, options.tags)

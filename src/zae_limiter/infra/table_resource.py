@@ -45,6 +45,8 @@ def kept_shape(body: Any, description: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(body, Mapping):
         properties = body["Resources"][TABLE]["Properties"]
         return {name: properties[name] for name in (*_SHAPE, *_INDEXES) if name in properties}
+    if not description:
+        return table_shape()
     # A template in YAML: what is named first comes first.
     shape = described_shape(description)
     shape["AttributeDefinitions"] = sorted(
