@@ -53,7 +53,12 @@ async def test_a_missing_table_is_named_with_the_ways_to_make_it(
     with pytest.raises(InfrastructureNotFoundError) as raised:
         await connect_repository(facade, **place)
     told = str(raised.value)
-    for part in (place["stack"], place["region"], "`zae-limiter deploy`", "create=True"):
+    for part in (
+        place["stack"],
+        place["region"],
+        f"`zae-limiter deploy --name {place['stack']} ",
+        "create=True",
+    ):
         assert part in told
     assert raised.value.stack_name == place["stack"]
 

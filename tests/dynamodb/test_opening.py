@@ -62,7 +62,12 @@ def test_a_missing_table_at_aws_is_made_only_on_request(
         with pytest.raises(InfrastructureNotFoundError) as raised:
             driver.run(open_store(dynamodb, name, driver.io, url=aws, create=create))
         assert raised.value.stack_name == name
-        for told in (name, "region us-east-1", "`zae-limiter deploy`", "create=True"):
+        for told in (
+            name,
+            "region us-east-1",
+            f"`zae-limiter deploy --name {name} ",
+            "create=True",
+        ):
             assert told in str(raised.value)
         assert not exists(driver, dynamodb, name)
     store = driver.run(open_store(dynamodb, name, driver.io, url=aws, create="always"))

@@ -16,8 +16,6 @@ from .wire.errors import RequestInvalid, ResourceMissing, WireError
 Creation = Literal["never", "elsewhere", "always"]
 """The places where a missing table is created; elsewhere is anywhere but at AWS itself."""
 
-_HOW_TO_MAKE = "deploy it with `zae-limiter deploy`, or let Repository.open(create=True) make it"
-
 
 @dataclass(frozen=True, slots=True)
 class Site:
@@ -66,8 +64,13 @@ async def reach(table: Table, access: Access, create: Creation) -> VersionRecord
 
 
 def _missing(table_name: str, site: Site) -> InfrastructureNotFoundError:
+    command = f"zae-limiter deploy --name {table_name} --region {site.region}"
+    if not site.is_aws:
+        command += " --endpoint-url URL"
     return InfrastructureNotFoundError(
-        table_name, f"there is no such table at {site}. If that is the right place, {_HOW_TO_MAKE}"
+        table_name,
+        f"there is no such table at {site}. If that is the right place, deploy it with `{command}`,"
+        " or let Repository.open(create=True) make it",
     )
 
 
