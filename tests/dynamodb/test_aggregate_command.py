@@ -10,12 +10,11 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-from tests.support.aggregators import Aggregator, wait_until
+from tests.support.aggregators import Aggregator, checkpoints, wait_until
 from tests.support.books import Account
 from tests.support.servers.processes import start
 from tests.support.servers.tables import OwnTable, own_table
@@ -47,10 +46,6 @@ def charge(repository: SyncRepository, times: int) -> None:
 
 def counted(repository: SyncRepository) -> int:
     return sum(each.total_events for each in snapshots_of(repository, "daily"))
-
-
-def checkpoints(table: OwnTable) -> list[dict[str, Any]]:
-    return [item for item in table.items() if item["PK"]["S"] == "_/STREAM#"]
 
 
 # `make soak` runs many more on a server whose stream does not slow it down.

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.aggregators import Aggregator, wait_until
+from tests.support.aggregators import Aggregator, checkpoints, wait_until
 from tests.support.servers.processes import Server
 from tests.support.servers.tables import OwnTable, own_table
 from tests.support.stream_client import LIMITS, NAMESPACE, RESOURCE
 from zae_limiter import SyncRateLimiter, SyncRepository
 
-from .test_aggregate_command import checkpoints, counted
+from .test_aggregate_command import counted
 
 # So many that each of the server's four stream shards has some.
 ENTITIES = 24

@@ -64,6 +64,11 @@ class Aggregator:
         return any(line["processed"] >= changes for line in self.lines())
 
 
+def checkpoints(table: OwnTable) -> list[dict[str, Any]]:
+    """The checkpoints of all readers."""
+    return [item for item in table.items() if item["PK"]["S"] == "_/STREAM#"]
+
+
 def wait_until(is_true: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not is_true():
