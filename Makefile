@@ -54,6 +54,7 @@ test-dynamodb-local: $(READY) ## Run the DynamoDB tests on AWS's own DynamoDB Lo
 soak: $(READY) ## Let processes and faults loose on a DynamoDB for long (DURATION=60, in seconds)
 	ZAEL_SOAK_SECONDS=$(or $(DURATION),60) $(BIN)/pytest tests/dynamodb/test_processes.py tests/dynamodb/test_faults.py -k "processes or clients"
 	ZAEL_OLD_BUCKETS=100000 $(BIN)/pytest tests/dynamodb/test_migrations.py -k each_bucket_once
+	ZAEL_STREAM_STEPS=3000 $(BIN)/pytest -m slow tests/dynamodb/test_aggregate_command.py -k many_steps
 	ZAEL_TEST_DYNAMODB_SERVER=dynamodb-local ZAEL_STREAM_STEPS=20000 $(BIN)/pytest -m slow tests/dynamodb/test_aggregate_command.py
 
 simulate: $(READY) ## Many more simulated interleavings than `make test` runs (SEEDS=20000)
