@@ -29,7 +29,7 @@ from .servers import CALLER
 
 # The one whose stream does not slow it down.
 SERVER = "dynamodb-local"
-ENTITIES = 200
+ENTITIES = 50
 _TASKS = 32
 _LIMITS = [Limit.per_minute("rpm", 10**9), Limit.per_minute("tpm", 10**9)]
 _PATIENCE_S = 30.0

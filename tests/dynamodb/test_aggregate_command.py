@@ -183,7 +183,7 @@ def test_an_interrupted_reader_exits_with_130_after_saving_its_place(
 def test_only_one_of_two_readers_does_the_work(
     table: OwnTable, repository: SyncRepository, tmp_path: Path
 ) -> None:
-    readers = [Aggregator(table, tmp_path), Aggregator(table, tmp_path)]
+    readers = [Aggregator(table, tmp_path, "--every", "2") for _ in range(2)]
     done: Counter[int] = Counter()
     try:
         charge(repository, 40)

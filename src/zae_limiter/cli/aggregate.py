@@ -74,6 +74,14 @@ Example:
     show_default=True,
     help="Refill busy buckets, for clients that do not.",
 )
+@click.option(
+    "--every",
+    "every_s",
+    type=click.IntRange(1, 15),
+    default=1,
+    show_default=True,
+    help="Seconds between two looks at the stream: more is cheaper, and later.",
+)
 @click.option("--archive-bucket", help="Keep expired audit events in this S3 bucket.")
 @click.option("--json", "as_json", is_flag=True, help="Print progress as JSON lines.")
 @registry_options
@@ -82,6 +90,7 @@ def aggregate(
     windows: tuple[WindowType, ...],
     retention_days: int,
     refill: bool,
+    every_s: int,
     archive_bucket: str | None,
     as_json: bool,
     target: Target,
@@ -95,8 +104,9 @@ def aggregate(
     url = _streamed(target.url)
     settings = StreamSettings(windows, retention_days, refills=refill)
     reporter = choose_reporter(as_json)
+    follow = _follow_settings(once, every_s)
     try:
-        interrupted = asyncio.run(_aggregate(url, settings, archive_bucket, once, reporter))
+        interrupted = asyncio.run(_aggregate(url, settings, archive_bucket, follow, reporter))
     except KeyboardInterrupt:
         interrupted = True
     sys.exit(INTERRUPTED_CODE if interrupted else 0)
@@ -115,7 +125,7 @@ async def _aggregate(
     url: DynamoUrl,
     settings: StreamSettings,
     archive_bucket: str | None,
-    once: bool,
+    follow: FollowSettings,
     reporter: Reporter,
 ) -> bool:
     """Follow the stream of the table, and return whether the user interrupted it."""
@@ -135,7 +145,7 @@ async def _aggregate(
         archive = S3Archive(io, archive_bucket) if archive_bucket else None
         work = StreamWork(Scope(store, io, RESERVED_NAMESPACE), store.usage, settings, archive)
         checkpoints = DynamoCheckpoints(store.table, work.name)
-        follower = Follower(work, stream, checkpoints, _follow_settings(once))
+        follower = Follower(work, stream, checkpoints, follow)
         stop = io.signal()
         with stopped_in_order(stop) as received, reporter.showing(url.text) as show:
             await follower.follow(stop, show)
@@ -143,9 +153,9 @@ async def _aggregate(
         return signal.SIGINT in received
 
 
-def _follow_settings(once: bool) -> FollowSettings:
+def _follow_settings(once: bool, every_s: int) -> FollowSettings:
     owner = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
-    return FollowSettings(owner, once, _POLL_ONCE_S if once else 1.0)
+    return FollowSettings(owner, once, _POLL_ONCE_S if once else every_s)
 
 
 @contextmanager

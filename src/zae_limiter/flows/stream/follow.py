@@ -308,7 +308,8 @@ class Follower:
         """Give up the lease between two batches, because another reader has asked for it."""
         logger.info("Shard %s is handed over to %s", reading.shard_id, asking)
         await self._save(reading, 0)
-        left_ms = self._io.now_ms() + _HANDOVER_MS
+        # The asking reader looks as often as this one, and should be the first to look.
+        left_ms = self._io.now_ms() + max(_HANDOVER_MS, round(2000 * self._settings.poll_s))
         self._stand_by(reading, Checkpoint(owner=asking, lease_ends_ms=left_ms))
 
     def _end(self, reading: ShardReading) -> None:
