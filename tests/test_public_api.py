@@ -145,6 +145,7 @@ def test_methods_that_do_io_are_coroutines() -> None:
         "builder",
         "capabilities",
         "get_cache_stats",
+        "get_stats",
         "on_scope",
     }
     for owner in (Repository, RateLimiter, Lease):

@@ -58,6 +58,7 @@ from .core.models import (
     UsageSummary,
 )
 from .core.rate_limit_exceeded import RateLimitExceeded
+from .core.stats import LimiterStats, StoreTraffic
 
 if typing.TYPE_CHECKING:
     from .flows.config.cache import ConfigCache as SyncConfigCache
@@ -133,6 +134,7 @@ __all__ = [
     "LimitStatus",
     "LimiterConfig",
     "LimiterInfo",
+    "LimiterStats",
     "NamespaceNotFoundError",
     "NamespaceStateError",
     "OnUnavailable",
@@ -151,6 +153,7 @@ __all__ = [
     "StackOptions",
     "Status",
     "StorageUnavailable",
+    "StoreTraffic",
     "StoredDataError",
     "StoredDataWarning",
     "SyncConfigCache",

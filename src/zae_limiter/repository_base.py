@@ -8,13 +8,15 @@ from functools import partial
 from typing import Self
 
 from .core.models import BackendCapabilities, CacheStats
+from .core.stats import LimiterStats, StoreTraffic
 from .deployed import deploy_stack
+from .flows.acquire.counts import AcquireCounts
 from .flows.config.cache import ConfigCache
 from .flows.scope import Scope
 from .infra.options import StackOptions
 from .local.single_flight import SingleFlight
 from .opening import check_multiplier
-from .ports.repository_protocol import HasBreaker, NamespaceRecord
+from .ports.repository_protocol import CountsTraffic, HasBreaker, NamespaceRecord
 
 
 class RepositoryBase:
@@ -93,6 +95,21 @@ class RepositoryBase:
             breaker=store.breaker_state if isinstance(store, HasBreaker) else "closed",
         )
 
+    def get_stats(self) -> LimiterStats:
+        """Return how the acquires of this namespace ended in this process, and what they needed. No
+        call is made."""
+        store, counts = self.scope.store, self.scope.local.counts
+        return LimiterStats(
+            counts.admitted,
+            counts.refused_acquires,
+            counts.waited,
+            counts.degraded,
+            counts.unavailable,
+            dict(counts.refused),
+            self.get_cache_stats(),
+            store.traffic() if isinstance(store, CountsTraffic) else StoreTraffic(),
+        )
+
     def _multiplier(self, chosen: int | None) -> int:
         """Return the multiplier that was chosen, else this repository's own."""
         multiplier = self.scope.settings.bucket_ttl_multiplier if chosen is None else chosen
@@ -114,5 +131,7 @@ class RepositoryBase:
             namespace_id=record.namespace_id,
             namespace_name=record.name,
             settings=replace(scope.settings, bucket_ttl_multiplier=bucket_ttl_multiplier),
-            local=replace(scope.local, config_cache=cache, config_reads=SingleFlight()),
+            local=replace(
+                scope.local, config_cache=cache, config_reads=SingleFlight(), counts=AcquireCounts()
+            ),
         )

@@ -373,7 +373,7 @@ async def test_against_a_silent_server_a_write_is_waited_for_and_once_asked_afte
     facade: Driver, proxy: ChaosProxy, table: OwnTable
 ) -> None:
     url = url_through(proxy, table)
-    options = {"read_timeout": READ_TIMEOUT_S, "breaker_failures": 0}
+    options: dict[str, Any] = {"read_timeout": READ_TIMEOUT_S, "breaker_failures": 0}
     async with await open_repository(facade, url=url, **options) as repository:
         await repository.set_system_defaults([LIMIT])
         await repository.create_entity("org")

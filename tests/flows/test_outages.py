@@ -129,6 +129,19 @@ async def test_an_outage_in_allow_mode_lets_the_call_through_uncharged(
 
 
 @on_a_file
+async def test_outages_are_counted_by_how_they_ended(world: World, outage: Outage) -> None:
+    limiter = world.limiter()
+    with outage:
+        for _ in range(2):
+            with pytest.raises(RateLimiterUnavailable):
+                await acquire(limiter)
+        for _ in range(3):
+            await acquire(limiter, ALLOW)
+    stats = world.repository.get_stats()
+    assert (stats.admitted, stats.unavailable, stats.degraded) == (0, 2, 3)
+
+
+@on_a_file
 async def test_a_degraded_lease_still_checks_its_amounts(world: World, outage: Outage) -> None:
     limiter = world.limiter(on_unavailable=ALLOW)
     with outage:

@@ -11,6 +11,7 @@ from ..local.bounded import Bounded
 from ..local.single_flight import SingleFlight
 from ..ports.io import Io
 from ..ports.repository_protocol import BucketImages, RepositoryProtocol
+from .acquire.counts import AcquireCounts
 from .acquire.refusal_cache import RefusalCache
 from .acquire.wait_queue import WaitQueues
 from .coalesce.queue import WriteQueues
@@ -44,8 +45,8 @@ class Settings:
 class LocalState:
     """Everything that this process remembers, and what it has under way.
 
-    Keys are bucket addresses, which begin with a namespace id; only the configuration cache and
-    the reads that fill it belong to one namespace.
+    Keys are bucket addresses, which begin with a namespace id; only the configuration cache, the
+    reads that fill it and the counts belong to one namespace.
 
     `images`: bucket items as they were last seen, to plan the next write from.
     `shard_counts`: into how many items a bucket has been split, where more than one.
@@ -62,6 +63,7 @@ class LocalState:
     refusals: RefusalCache = field(default_factory=lambda: RefusalCache(ttl_seconds=0))
     write_queues: WriteQueues = field(default_factory=WriteQueues)
     wait_queues: WaitQueues = field(default_factory=WaitQueues)
+    counts: AcquireCounts = field(default_factory=AcquireCounts)
 
     def remember(self, address: BucketAddress, outcome: Outcome) -> None:
         """Keep the image that came with an outcome."""

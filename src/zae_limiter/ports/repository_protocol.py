@@ -27,6 +27,7 @@ from ..core.models import (
     UsageSnapshot,
     UsageSummary,
 )
+from ..core.stats import StoreTraffic
 from ..core.usage import UsageAddition
 from ..core.windows import WindowType
 from ..core.writes import Outcome, Write
@@ -298,6 +299,14 @@ class ShowsBuckets(Protocol):
     @property
     def images(self) -> BucketImages:
         """The bucket items as they are."""
+
+
+@runtime_checkable
+class CountsTraffic(Protocol):
+    """An optional role: a store that is reached over a network counts its calls."""
+
+    def traffic(self) -> StoreTraffic:
+        """Return the calls, requests and units so far."""
 
 
 @runtime_checkable

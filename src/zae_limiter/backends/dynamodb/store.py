@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...core.models import BackendCapabilities
+from ...core.stats import StoreTraffic
 from ...core.versions import UNKNOWN_SCHEMA_VERSION, is_on_the_way
 from ...ports.deployment import VersionRecord
 from ...ports.io import Io
@@ -129,6 +130,10 @@ class DynamoStore:
     async def delete_table(self) -> None:
         """Delete the table and all that is in it, and wait until it is gone."""
         await delete_dynamo_table(self.table)
+
+    def traffic(self) -> StoreTraffic:
+        """The calls and units so far."""
+        return self.table.client.meter.traffic()
 
     async def has_reader(self) -> bool:
         """Whether a Lambda is deployed, or a reader has left a checkpoint."""

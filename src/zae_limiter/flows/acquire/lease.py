@@ -17,6 +17,7 @@ from ...core.exceptions import (
 from ...core.ledger import Ledger
 from ...core.limit import MILLI, LimitSet
 from ...core.models import LimitStatus, OnUnavailable
+from ...core.rate_limit_exceeded import RateLimitExceeded
 from ...core.validation import MAX_AMOUNT, validate_amount, validate_consume
 from ...local.fork_safety import new_lock
 from ..scope import Scope
@@ -71,18 +72,30 @@ class LeaseRecord:
 
 async def open_lease(scope: Scope, request: Request, terms: LeaseTerms) -> LeaseRecord:
     """Charge every level of the chain and return the lease on it."""
-    charged = None
+    charged, counts = None, scope.local.counts
     try:
         if terms.timeout is None:
             charged = await scope.io.within(charge(scope, request), scope.settings.patience_s)
         else:
             charged = await charge_in_time(scope, request, terms.timeout)
-        return LeaseRecord(scope, request, terms, charged.ledger, charged.limits)
+        record = LeaseRecord(scope, request, terms, charged.ledger, charged.limits)
+        counts.admitted += 1
+        return record
     except AcquireRefused as refusal:
-        raise refusal.to_error() from None
+        error = refusal.to_error()
+        counts.count_refusal(request.entity_id, error)
+        raise error from None
+    except RateLimitExceeded as error:
+        counts.count_refusal(request.entity_id, error)
+        raise
     except StorageUnavailable as error:
         record = LeaseRecord(scope, request, terms, Ledger(), None)
-        _bear(record, error)
+        try:
+            _bear(record, error)
+        except RateLimiterUnavailable:
+            counts.unavailable += 1
+            raise
+        counts.degraded += 1
         return record
     except BaseException:
         # Without this, an interrupt right after the charge would keep it.

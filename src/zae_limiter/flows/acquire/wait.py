@@ -62,8 +62,10 @@ async def charge_in_time(scope: Scope, request: Request, timeout_s: float) -> Ch
     notifications = scope.local.wait_queues.notifications
     outcome: Charged | _Blocked
     outcome = _Blocked(busy, 0, notifications) if busy else await waiter.ask(_attempt(waiter))
+    waited = isinstance(outcome, _Blocked)
     while isinstance(outcome, _Blocked):
         outcome = await _queue(waiter, outcome)
+    scope.local.counts.waited += waited
     return outcome
 
 

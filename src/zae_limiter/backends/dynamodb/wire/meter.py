@@ -7,6 +7,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from ....core.stats import StoreTraffic
+
 
 class OperationUnits(NamedTuple):
     """A key of `Meter.units` names the operation and the table or index that used units.
@@ -49,6 +51,14 @@ class Meter:
             for each in consumed if isinstance(consumed, list) else [consumed]:
                 for index, units in _parts(each):
                     self.units[OperationUnits(operation, each["TableName"], index)] += units
+
+    def traffic(self) -> StoreTraffic:
+        """Return what has been counted so far."""
+        with self._lock:
+            units: Counter[str] = Counter()
+            for used, amount in self.units.items():
+                units[used.operation] += amount  # type: ignore[assignment]
+            return StoreTraffic(dict(self.calls), dict(self.requests), dict(self.refused), units)
 
 
 def _parts(consumed: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
