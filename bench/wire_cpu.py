@@ -17,8 +17,9 @@ from typing import Any
 from tests.support.servers.processes import start
 
 from zae_limiter.backends.dynamodb.wire.client import DynamoClient
-from zae_limiter.backends.dynamodb.wire.connect import TRANSPORTS, open_client
+from zae_limiter.backends.dynamodb.wire.connect import open_client
 from zae_limiter.backends.dynamodb.wire.values import to_attribute, to_item
+from zae_limiter.backends.store_url import TRANSPORTS
 from zae_limiter.runtime.asyncio_driver import AsyncioIo
 from zae_limiter.runtime.blocking import BlockingIo, run
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypedDict, cast
 
 from .backends.dynamodb.url import dynamodb_url
-from .backends.store_url import USUAL_FAILURES, OpenRequest, StoreUrl
+from .backends.store_url import TRANSPORTS, USUAL_FAILURES, OpenRequest, StoreUrl
 from .backends.urls import parse_url
 from .core.exceptions import InfrastructureError, ValidationError
 from .deployed import update_lambda
@@ -134,6 +134,10 @@ def check_opening(
             raise ValidationError(field, options[field], "must be true or false")
     if options["auto_update"] not in (None, True, False):
         raise ValidationError("auto_update", options["auto_update"], "must be true or false")
+    if options["transport"] not in (None, *TRANSPORTS):
+        reason = f"must be one of {', '.join(TRANSPORTS)}"
+        raise ValidationError("transport", options["transport"], reason)
+    check_clock(options["clock"])
     _check_number("linger_ms", options["linger_ms"], 1000)
     _check_number("refusal_cache_ttl", options["refusal_cache_ttl"], 60)
     size = options["refusal_cache_size"]
@@ -159,6 +163,12 @@ def _in_our_names(given: ConnectOptions) -> ConnectOptions:
 def _check_number(field: str, value: object, maximum: float) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= maximum:
         raise ValidationError(field, value, f"must be a number from 0 to {maximum}")
+
+
+def check_clock(clock: object) -> None:
+    """Refuse a clock that lacks the methods of one."""
+    if clock is not None and not isinstance(clock, Clock):
+        raise ValidationError("clock", clock, "must have the methods now_ms and pass_time")
 
 
 def check_multiplier(value: object) -> None:

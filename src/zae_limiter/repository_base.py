@@ -91,7 +91,7 @@ class RepositoryBase:
         local, store = self.scope.local, self.scope.store
         return replace(
             local.config_cache.stats(),
-            local_rejections=local.refusals.recalled,
+            local_rejections=local.refusals.recalled[self.namespace_id],
             breaker=store.breaker_state if isinstance(store, HasBreaker) else "closed",
         )
 

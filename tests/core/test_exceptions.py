@@ -307,6 +307,9 @@ class TestValidationError:
         assert error.value == "bad \\udcff name"
         error.value.encode()
 
+    def test_a_value_with_control_characters_is_shown_escaped(self) -> None:
+        assert ValidationError("field", "a\x1b[31m\nb", "no").value == "a\\x1b[31m\\nb"
+
     def test_a_number_too_long_to_be_printed_is_shown_somehow(self) -> None:
         error = ValidationError("field", 10**5000, "too large")
         assert (error.field, error.reason) == ("field", "too large")
@@ -319,3 +322,19 @@ class TestValidationError:
                 raise RuntimeError("no words")
 
         assert "Mute" in ValidationError("field", Mute(), "no").value
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        EntityNotFoundError("a\x1b[31m\nb"),
+        InfrastructureNotFoundError("/data/\x07\x9b1m.db"),
+        StoredDataError("record\r", "\u202ereason"),
+        StorageUnavailable("locked\x00", RuntimeError("x")),
+        NamespaceStateError("Namespace '\x7f'"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_messages_hold_no_control_characters(error: ZAELimiterError) -> None:
+    assert str(error).isprintable()
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)

@@ -229,3 +229,17 @@ async def test_two_repositories_of_a_namespace_share_no_read_from_before_a_chang
     limits, _, _ = await late
     assert limits == [Limit.per_minute("rpm", 7)]
     await early
+
+
+async def test_refusals_without_a_call_are_counted_for_each_namespace(world: World) -> None:
+    origin, daily = world.repository, [Limit.per_day("rpm", 1)]
+    await origin.register_namespace("other")
+    other = await origin.namespace("other")
+    limiter = limiter_on(other)
+    for _ in range(3):
+        with pytest.raises(RateLimitExceeded):
+            async with limiter.acquire("key", "gpt-4", {"rpm": 2}, daily):
+                pass
+    counted = [each.get_cache_stats().local_rejections for each in (origin, other)]
+    assert counted[0] == 0
+    assert counted[1] > 0

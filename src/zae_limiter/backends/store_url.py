@@ -31,6 +31,9 @@ class OpenRequest(NamedTuple):
     transport: str | None = None
 
 
+TRANSPORTS = ("wire", "botocore")
+
+
 @dataclass(frozen=True, slots=True)
 class StoreUrl(ABC):
     """A URL that has been understood.

@@ -12,7 +12,8 @@ import click
 
 from ..core.limit import Limit
 from ..core.limit_syntax import format_limit
-from ..visualization.table import TableRenderer, printable
+from ..core.text import printable
+from ..visualization.table import TableRenderer
 
 
 def print_json(value: Any) -> None:

@@ -32,11 +32,17 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from .text import printable
+
 _SHOWN_VALUE_CHARS = 50
 
 
 class ZAELimiterError(Exception):
-    """Base of every error of this package. All of them can be pickled and copied."""
+    """Base of every error of this package. All of them can be pickled and copied, and their
+    messages can be printed and logged whatever text of callers and stores is in them."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(printable(arg) if isinstance(arg, str) else arg for arg in args))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Many are made from other things than their message, so __init__ must not run again.
@@ -87,7 +93,7 @@ def _shown(value: object) -> str:
     except Exception:
         # A number can be too long to be printed, and the objects of callers may fail here.
         text = f"<{type(value).__name__}>"
-    text = _USERINFO.sub(r"\1***\2", text).encode("utf-8", "backslashreplace").decode()
+    text = printable(_USERINFO.sub(r"\1***\2", text))
     return text if len(text) <= _SHOWN_VALUE_CHARS else text[:_SHOWN_VALUE_CHARS] + "..."
 
 

@@ -6,6 +6,8 @@ import io
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
+from ..core.text import printable
+
 Alignment = Literal["left", "center", "right"]
 # Wide enough for any row: a folded row would break programs that read the table from a pipe.
 _UNBOUNDED_COLUMNS = 100_000
@@ -47,8 +49,3 @@ class TableRenderer:
 
     def _alignment(self, place: int) -> Alignment:
         return self._alignments[place] if place < len(self._alignments) else "left"
-
-
-def printable(text: str) -> str:
-    """Escape stored text, so that it cannot control the terminal it is shown on."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from enum import Enum
 
 from ..core.models import UsageSnapshot
+from ..core.text import printable
 from .chart import column_chart, side_by_side
-from .table import Alignment, TableRenderer, printable
+from .table import Alignment, TableRenderer
 
 _HEADERS = ("Window Start", "Type", "Resource", "Entity", "Events", "Counters")
 _ALIGNMENTS: tuple[Alignment, ...] = ("left", "left", "left", "left", "right", "left")

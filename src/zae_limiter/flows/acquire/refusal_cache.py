@@ -8,6 +8,7 @@ bucket drops the memory; writes of other processes are noticed when the second i
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 
@@ -31,12 +32,12 @@ class RefusalCache:
     """Refusals of the store that this process was lately told. A lifetime of zero keeps nothing.
 
     `corrections` counts what this process gave back or corrected, at any bucket, and `recalled`
-    the requests that were refused without a call.
+    the requests that were refused without a call, by namespace.
     """
 
     ttl_seconds: float = DEFAULT_REFUSAL_TTL_SECONDS
     max_entries: InitVar[int] = MAX_REMEMBERED
-    recalled: int = 0
+    recalled: Counter[str] = field(default_factory=Counter)
     corrections: int = 0
     _short: Bounded[BucketAddress, _Memory] = field(init=False)
     _corrected: Bounded[BucketAddress, int] = field(init=False)

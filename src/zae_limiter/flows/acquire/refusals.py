@@ -38,7 +38,7 @@ def foresee(scope: Scope, levels: Sequence[Progress]) -> list[Shortage]:
     found = [level for level in stands if level is not None]
     if len(found) < len(levels):
         return []
-    refusals.recalled += 1
+    refusals.recalled[scope.namespace_id] += 1
     return found
 
 

@@ -12,14 +12,13 @@ from functools import partial
 from ....core.exceptions import ValidationError
 from ....local.breaker import Breaker
 from ....ports.io import Io
+from ...store_url import TRANSPORTS
 from .client import DynamoClient
 from .credentials import Access
 from .edge import Edge, Limits
 from .endpoint import Endpoint
 from .server_clock import ServerClock
 from .transport import SignedTransport, Transport
-
-TRANSPORTS = ("wire", "botocore")
 
 
 def open_client(
