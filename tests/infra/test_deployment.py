@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import io
 import json
 import os
 import signal
@@ -10,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -376,6 +379,22 @@ def test_stacks_of_several_regions_are_listed_with_their_region(aws: LocalAws) -
     assert [each["region"] for each in found] == ["us-east-1", "eu-west-1"]
     for each in (aws, other):
         each.out("delete", "--yes")
+
+
+def test_code_that_is_not_this_versions_is_replaced(aws: LocalAws) -> None:
+    aws.out("deploy", "--no-alarms", "--no-audit-archival")
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("index.py", "")
+    client, name = aws.client("lambda"), f"{aws.stack}-aggregator"
+    for command in (("upgrade",), ("upgrade", "--lambda-only"), ("deploy",)):
+        client.update_function_code(FunctionName=name, ZipFile=packed.getvalue())
+        code = aws.result(*command)["lambda"]
+        assert code["status"] == "deployed"
+        told = client.get_function_configuration(FunctionName=name)["CodeSha256"]
+        assert base64.b64decode(told).hex() == code["code_sha256"]
+        assert aws.result(*command)["lambda"]["status"] == "unchanged"
+    aws.out("delete", "--yes")
 
 
 def test_an_aggregator_can_be_added_and_removed(aws: LocalAws) -> None:

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.support.iam import IamRequest, allows
+from tests.support.lambda_events import lambda_event
 from tests.support.recorded import TABLE_ARN, RecordedTable, Recording
 from tests.support.servers.chaos import ChaosProxy
 from tests.support.servers.tables import OwnTable
@@ -19,8 +20,10 @@ from zae_limiter.core.bucket import BucketAddress
 from zae_limiter.flows.shards.items import read_all, split_shard
 from zae_limiter.infra.arns import StackArns
 from zae_limiter.infra.iam_resources import MANAGED_POLICIES, PURPOSES
-from zae_limiter.infra.policies import NAMESPACE_TAG, policy_documents
+from zae_limiter.infra.policies import NAMESPACE_TAG, aggregator_document, policy_documents
 from zae_limiter.runtime.blocking import run
+from zae_limiter_aggregator.environment import read_environment
+from zae_limiter_aggregator.processor import open_work, process_stream_records
 
 ARNS = StackArns("my-app", "us-east-1", "123456789012")
 POLICIES = policy_documents(ARNS.places)
@@ -252,6 +255,21 @@ def test_an_aggregator_can_count_and_change_nothing_else(
     assert configs
     assert [str(r) for r in configs if allows(POLICIES["aggregate"], r)] == []
     assert used.requests
+
+
+def test_the_lambdas_role_suffices_for_its_handler(
+    recorded: RecordedTable, ours: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acquire(recorded.url)
+    monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", recorded.proxy.url)
+    monkeypatch.setenv("AWS_REGION", recorded.table.server.region)
+    work = open_work(read_environment({"TABLE_NAME": recorded.table.name}))
+    document = aggregator_document(ARNS.places, archives=True, traces=False)
+    with recorded.recording() as made:
+        records = lambda_event(recorded.table)["Records"]
+        assert process_stream_records(records, work).snapshots_updated
+    assert writes(made)
+    assert told([r for r in made.requests if not allows(document, r)]) == []
 
 
 def actions(recording: Recording) -> set[str]:

@@ -211,7 +211,10 @@ def _print_deployed(result: dict[str, Any], place: StackPlace, as_json: bool) ->
     if code is not None:
         size = f"{code['size_bytes'] / 1024:.0f} KB, sha256 {code['code_sha256'][:12]}"
         click.echo(f"Lambda code: {code['status']} ({size})")
-    click.echo(f"Try it: zae-limiter system get-defaults {place.options}")
+    if result["status"] == "started":
+        click.echo(f"To finish: zae-limiter deploy {place.options}")
+    else:
+        click.echo(f"Try it: zae-limiter resource set-defaults gpt-4 -l rpm:100 {place.options}")
 
 
 def _print_status(found: Status) -> None:
