@@ -1,7 +1,7 @@
-"""An API that charges each key one request and the tokens that an answer really cost.
+"""An API that streams answers, and charges each key one request and the tokens it was really sent.
 
 uvicorn fastapi_app:app --workers 4
-curl -H 'x-api-key: key-1' -X POST 'http://127.0.0.1:8000/complete?prompt=hello'
+curl -N -H 'x-api-key: key-1' -X POST 'http://127.0.0.1:8000/complete?prompt=hello'
 """
 
 import os
@@ -9,39 +9,40 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Annotated
 
-from fastapi import FastAPI, Header, Request
-from fastapi.responses import JSONResponse
+from fastapi import Depends, FastAPI
+from fastapi.responses import StreamingResponse
 
-from zae_limiter import Limit, RateLimiter, RateLimitExceeded, Repository
+from zae_limiter import Lease, Limit, RateLimiter, Repository
+from zae_limiter.integrations import Rule, by_header
+from zae_limiter.integrations.fastapi import RateLimitMiddleware, charging
 
 URL = os.environ.get("ZAEL_URL", "sqlite:///limits.db")
-ESTIMATE = 50
+LIMITS = [Limit.parse("rpm: 5/minute"), Limit.parse("tpm: 1,000/minute")]
 
 
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     async with RateLimiter(repository=await Repository.open(url=URL)) as limiter:
-        limits = [Limit.per_minute("rpm", 5), Limit.per_minute("tpm", 1_000)]
-        await limiter.set_resource_defaults("complete", limits)
+        await limiter.set_resource_defaults("complete", LIMITS)
         app.state.limiter = limiter
         yield
 
 
 app = FastAPI(lifespan=lifespan)
-
-
-@app.exception_handler(RateLimitExceeded)
-async def too_many(request: Request, refused: RateLimitExceeded) -> JSONResponse:
-    after = refused.retry_after_header
-    headers = {} if after is None else {"Retry-After": after}
-    return JSONResponse({"detail": str(refused)}, status_code=429, headers=headers)
+# It answers 429 with Retry-After, and ends the lease when the stream ends or the client leaves.
+app.add_middleware(RateLimitMiddleware, limiter=lambda scope: app.state.limiter)
+RULE = Rule("complete", key=by_header("x-api-key"), cost={"rpm": 1, "tpm": 0})
 
 
 @app.post("/complete")
-async def complete(prompt: str, x_api_key: Annotated[str, Header()]) -> dict[str, str | int]:
-    limiter: RateLimiter = app.state.limiter
-    async with limiter.acquire(x_api_key, "complete", {"rpm": 1, "tpm": ESTIMATE}) as lease:
-        answer = prompt.upper()  # ... call the model ...
-        tokens = len(prompt) + len(answer)
-        await lease.adjust(tpm=tokens - ESTIMATE)
-    return {"answer": answer, "tokens": tokens}
+async def complete(
+    prompt: str, lease: Annotated[Lease, Depends(charging(RULE))]
+) -> StreamingResponse:
+    await lease.consume(tpm=len(prompt))  # refused here, the call is a 429 and costs nothing
+
+    async def words() -> AsyncIterator[str]:
+        for word in prompt.upper().split():  # ... call the model ...
+            await lease.adjust(tpm=len(word))
+            yield f"{word} "
+
+    return StreamingResponse(words(), media_type="text/plain")

@@ -1,39 +1,39 @@
-"""The same API with Flask: threads share one limiter, processes share one store.
+"""The API with Flask: threads share one limiter, processes share one store.
 
 flask --app flask_app run
-curl -H 'x-api-key: key-1' -X POST 'http://127.0.0.1:5000/complete?prompt=hello'
+curl -N -H 'x-api-key: key-1' -X POST 'http://127.0.0.1:5000/complete?prompt=hello'
 """
 
 import os
+from collections.abc import Iterator
 
-from flask import Flask, Response, jsonify, request
+from flask import Flask, Response, request
 
-from zae_limiter import Limit, RateLimitExceeded, SyncRateLimiter, SyncRepository
+from zae_limiter import Limit, SyncRateLimiter, SyncRepository
+from zae_limiter.integrations import Rule, by_header
+from zae_limiter.integrations.flask import RateLimits
 
 URL = os.environ.get("ZAEL_URL", "sqlite:///limits.db")
-ESTIMATE = 50
 
 app = Flask(__name__)
 limiter = SyncRateLimiter(repository=SyncRepository.open(url=URL))
 limiter.set_resource_defaults(
-    "complete", [Limit.per_minute("rpm", 5), Limit.per_minute("tpm", 1_000)]
+    "complete", [Limit.parse("rpm: 5/minute"), Limit.parse("tpm: 1,000/minute")]
 )
-
-
-@app.errorhandler(RateLimitExceeded)
-def too_many(refused: RateLimitExceeded) -> Response:
-    response = jsonify(detail=str(refused))
-    response.status_code = 429
-    if refused.retry_after_header is not None:
-        response.headers["Retry-After"] = refused.retry_after_header
-    return response
+limits = RateLimits(limiter)
+limits.init_app(app)
 
 
 @app.post("/complete")
+@limits.charging(Rule("complete", key=by_header("x-api-key"), cost={"rpm": 1, "tpm": 0}))
 def complete() -> Response:
-    key, prompt = request.headers["x-api-key"], request.args["prompt"]
-    with limiter.acquire(key, "complete", {"rpm": 1, "tpm": ESTIMATE}) as lease:
-        answer = prompt.upper()  # ... call the model ...
-        tokens = len(prompt) + len(answer)
-        lease.adjust(tpm=tokens - ESTIMATE)
-    return jsonify(answer=answer, tokens=tokens)
+    prompt, lease = request.args["prompt"], limits.lease
+    assert lease is not None  # no rule exempts this view
+    lease.consume(tpm=len(prompt))  # refused here, the call is a 429 and costs nothing
+
+    def words() -> Iterator[str]:
+        for word in prompt.upper().split():  # ... call the model ...
+            lease.adjust(tpm=len(word))
+            yield f"{word} "
+
+    return Response(words(), mimetype="text/plain")

@@ -114,8 +114,9 @@ def answer(port: int) -> HTTPResponse:
     [
         ["uvicorn", "fastapi_app:app", "--port", "PORT", "--workers", "2"],
         ["flask", "--app", "flask_app", "run", "--port", "PORT"],
+        ["django_app", "runserver", "--noreload", "PORT"],
     ],
-    ids=["fastapi", "flask"],
+    ids=["fastapi", "flask", "django"],
 )
 def test_the_web_applications_answer_429_with_retry_after(
     command: list[str], tmp_path: Path

@@ -11,13 +11,18 @@ from typing import Annotated
 from fastapi import Depends, FastAPI, Response, WebSocket
 from fastapi.responses import StreamingResponse
 
-from tests.integrations.served_log import CHUNK_TOKENS, LIMITS, SMALL_LIMITS, served_tokens
+from tests.integrations.gateway_rules import (
+    CHARGE,
+    CHUNK_TOKENS,
+    LIMITS,
+    RULES,
+    SMALL_LIMITS,
+    ModelDown,
+    served_tokens,
+)
 from zae_limiter import Lease, RateLimiter, Repository
-from zae_limiter.integrations import Rule, by_header, exempt
 from zae_limiter.integrations.asgi import lease_of_scope
 from zae_limiter.integrations.fastapi import RateLimitMiddleware, charging
-
-KEY = by_header("x-api-key")
 
 
 @asynccontextmanager
@@ -37,20 +42,9 @@ app.add_middleware(
     RateLimitMiddleware,
     limiter=lambda scope: app.state.limiter,
     legacy_fields=True,
-    rules=[
-        exempt("/health"),
-        Rule("small", key=KEY, cost={"rpm": 1}, path=["/small", "/inner/small", "/ws/*"]),
-        Rule("text", key=KEY, limits="3/minute; burst 1", path="/text"),
-        Rule(
-            "small",
-            key=KEY,
-            path="/cost",
-            cost=lambda call: {"rpm": int(call.query.removeprefix("n="))},
-        ),
-        Rule("unknown", key=KEY, path="/unconfigured"),
-    ],
+    rules=RULES,
 )
-Charged = Annotated[Lease, Depends(charging(Rule("complete", key=KEY, cost={"rpm": 1, "tpm": 0})))]
+Charged = Annotated[Lease, Depends(charging(CHARGE))]
 
 
 @app.get("/health")
@@ -70,7 +64,7 @@ async def answer_with(status: int, lease: Charged) -> Response:
 
 @app.get("/raise")
 async def fail(lease: Charged) -> None:
-    raise RuntimeError("the model is down")
+    raise ModelDown("the model is down")
 
 
 @app.get("/consume")
@@ -88,7 +82,7 @@ async def stream(
         try:
             for number in range(chunks):
                 if number == fails_after:
-                    raise RuntimeError("the model is down")
+                    raise ModelDown("the model is down")
                 await lease.adjust(tpm=CHUNK_TOKENS)
                 used += CHUNK_TOKENS
                 yield b"x" * 100
@@ -112,7 +106,7 @@ async def late_refusal(lease: Charged) -> StreamingResponse:
 @app.get("/committed")
 async def committed(lease: Charged) -> None:
     await lease.commit(tpm=70)
-    raise RuntimeError("after the commit")
+    raise ModelDown("after the commit")
 
 
 @app.websocket("/ws/{what}")
@@ -120,7 +114,7 @@ async def socket(websocket: WebSocket, what: str, key: str = "") -> None:
     lease = lease_of_scope(websocket.scope)
     assert lease is not None
     if what == "fails":
-        raise RuntimeError("before it was accepted")
+        raise ModelDown("before it was accepted")
     await websocket.accept()
     async for _ in websocket.iter_text():
         await websocket.send_text("pong")

@@ -7,6 +7,7 @@ import pytest
 from zae_limiter import InvalidIdentifierError, InvalidLimitError, Limit
 from zae_limiter.core.validation import validate_identifier
 from zae_limiter.integrations import Call, Rule, by_address, by_header, exempt
+from zae_limiter.integrations.call import call_of_asgi, call_of_wsgi
 from zae_limiter.integrations.rule import reservation_of
 
 
@@ -76,3 +77,26 @@ def test_every_address_is_an_entity_id(address: str) -> None:
 def test_a_client_without_an_address_is_refused(address: str | None) -> None:
     with pytest.raises(InvalidIdentifierError, match="no address"):
         by_address(Call("GET", "/", "", {}, address, None))
+
+
+def test_asgi_and_wsgi_describe_a_request_alike() -> None:
+    environ = {
+        "REQUEST_METHOD": "GET",
+        "SCRIPT_NAME": "/mounted",
+        "PATH_INFO": "/caf\u00e9".encode().decode("latin-1"),
+        "QUERY_STRING": "a=1",
+        "HTTP_X_API_KEY": "key-1",
+        "REMOTE_ADDR": "192.0.2.1",
+    }
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": "/mounted/caf\u00e9",
+        "query_string": b"a=1",
+        "headers": [(b"X-Api-Key", b"key-1")],
+        "client": ("192.0.2.1", 5),
+    }
+    expected = Call("GET", "/mounted/caf\u00e9", "a=1", {"x-api-key": "key-1"}, "192.0.2.1", None)
+    for found in (call_of_wsgi(environ), call_of_asgi(scope)):
+        assert (found.method, found.path, found.query) == ("GET", expected.path, "a=1")
+        assert (found.headers, found.address) == (expected.headers, expected.address)

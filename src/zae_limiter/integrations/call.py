@@ -42,6 +42,19 @@ def call_of_asgi(scope: Mapping[str, Any]) -> Call:
     )
 
 
+def call_of_wsgi(environ: Mapping[str, Any], raw: Any = None) -> Call:
+    """Return the call that a WSGI environment describes."""
+    path = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
+    return Call(
+        environ["REQUEST_METHOD"],
+        path.encode("latin-1", "replace").decode("utf-8", "replace"),
+        environ.get("QUERY_STRING", ""),
+        {k[5:].replace("_", "-").lower(): v for k, v in environ.items() if k.startswith("HTTP_")},
+        environ.get("REMOTE_ADDR"),
+        environ if raw is None else raw,
+    )
+
+
 def by_address(call: Call) -> str:
     """Return the client's address as entity id, such as `ip:192.0.2.1`. Behind a proxy, let the
     server set the address from the proxy's header."""

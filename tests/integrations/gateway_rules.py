@@ -1,4 +1,4 @@
-"""What the applications under test have in common: limits, keys, and a log of what they served."""
+"""The applications under test share rules, limits, and a log of what they served."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 from zae_limiter import Limit
+from zae_limiter.integrations import Rule, by_header, exempt
 
 CHUNK_TOKENS = 10
 # They gain a token in many days, so that what is missing is what was charged.
@@ -17,6 +18,25 @@ LIMITS = [
     Limit("tpm", TOKENS, 1, _SLOW_SECONDS),
 ]
 SMALL_LIMITS = [Limit("rpm", 2, 1, 60)]
+KEY = by_header("x-api-key")
+RULES = [
+    exempt("/health"),
+    Rule("small", key=KEY, cost={"rpm": 1}, path=["/small", "/inner/small", "/ws/*"]),
+    Rule("text", key=KEY, limits="3/minute; burst 1", path="/text"),
+    Rule(
+        "small",
+        key=KEY,
+        path="/cost",
+        cost=lambda call: {"rpm": int(call.query.removeprefix("n="))},
+    ),
+    Rule("unknown", key=KEY, path="/unconfigured"),
+]
+PLAIN = ("/health", "/small", "/text", "/cost", "/unconfigured")
+CHARGE = Rule("complete", key=KEY, cost={"rpm": 1, "tpm": 0})
+
+
+class ModelDown(Exception):
+    """What a handler fails with."""
 
 
 def served_tokens(key: str, tokens: int) -> None:
