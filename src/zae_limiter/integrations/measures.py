@@ -1,0 +1,51 @@
+"""The statistics of a repository as measures, which every exporter of metrics reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from ..core.stats import LimiterStats
+
+PREFIX = "zae_limiter"
+Values = Mapping[tuple[str, ...], float]
+
+
+class Measure(NamedTuple):
+    """A count that only grows, with a value for each set of labels.
+
+    `name` has no prefix and no suffix: exporters add theirs.
+    """
+
+    name: str
+    meaning: str
+    labels: tuple[str, ...]
+    values: Values
+
+
+def measures(stats: LimiterStats) -> Iterator[Measure]:
+    """Yield every measure, also those that are still empty."""
+    outcomes: Values = {
+        ("admitted",): stats.admitted,
+        ("refused",): stats.refused,
+        ("degraded",): stats.degraded,
+        ("unavailable",): stats.unavailable,
+    }
+    yield Measure("acquires", "Acquires by how they ended.", ("outcome",), outcomes)
+    refusals: Values = {(name, level): n for (name, level), n in stats.refused_by_limit.items()}
+    yield Measure("refusals", "Limits that refused an acquire.", ("limit", "level"), refusals)
+    waited: Values = {(): stats.waited}
+    yield Measure("waits", "Acquires admitted after waiting.", (), waited)
+    cache, traffic = stats.cache, stats.traffic
+    looks: Values = {("hit",): cache.hits, ("miss",): cache.misses}
+    yield Measure("config_reads", "Reads of configuration, by the cache.", ("cache",), looks)
+    recalled: Values = {(): cache.local_rejections}
+    yield Measure("known_refusals", "Refusals without a call to the store.", (), recalled)
+    for name, meaning, counts in (
+        ("store_calls", "Calls to the store.", traffic.calls),
+        ("store_requests", "Requests sent for calls, repeated ones included.", traffic.requests),
+        ("store_failed_conditions", "Writes whose condition failed.", traffic.failed_conditions),
+        ("store_units", "Capacity units that the store reported.", traffic.units),
+    ):
+        values: Values = {(operation,): float(count) for operation, count in counts.items()}
+        yield Measure(name, meaning, ("operation",), values)

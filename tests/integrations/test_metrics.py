@@ -1,0 +1,118 @@
+"""Metrics tell what happened, by the clients of Prometheus and OpenTelemetry themselves."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader, NumberDataPoint
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.parser import text_string_to_metric_families
+
+from zae_limiter import Limit, RateLimitExceeded, SyncRateLimiter, SyncRepository
+from zae_limiter.integrations.measures import measures
+from zae_limiter.integrations.opentelemetry import observe
+from zae_limiter.integrations.prometheus import LimiterCollector
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+
+
+@pytest.fixture
+def repository() -> Iterator[SyncRepository]:
+    """A repository where three acquires were admitted and two refused."""
+    with SyncRepository.open(url="memory://") as opened:
+        opened.set_system_defaults([Limit.per_day("rpd", 3)])
+        limiter = SyncRateLimiter(opened)
+        for number in range(5):
+            try:
+                with limiter.acquire("key-1", "gpt-4", {"rpd": 1}):
+                    assert number < 3
+            except RateLimitExceeded:
+                assert number >= 3
+        yield opened
+
+
+def served(registry: CollectorRegistry) -> str:
+    """What Prometheus is told over HTTP."""
+    server, thread = start_http_server(0, "127.0.0.1", registry)
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}/metrics") as answer:
+            told: str = answer.read().decode()
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+    return told
+
+
+def samples(text: str) -> dict[tuple[str, str], float]:
+    return {
+        (sample.name, json.dumps(sample.labels, sort_keys=True)): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_prometheus_is_told_how_acquires_ended(repository: SyncRepository) -> None:
+    registry = CollectorRegistry()
+    registry.register(LimiterCollector(repository))
+    found = samples(served(registry))
+    outcomes = {
+        outcome: found[
+            "zae_limiter_acquires_total",
+            json.dumps({"namespace": "default", "outcome": outcome}),
+        ]
+        for outcome in ("admitted", "refused", "degraded", "unavailable")
+    }
+    assert outcomes == {"admitted": 3, "refused": 2, "degraded": 0, "unavailable": 0}
+    labels = json.dumps({"level": "own", "limit": "rpd", "namespace": "default"})
+    assert found["zae_limiter_refusals_total", labels] == 2
+
+
+def test_namespaces_have_lines_of_their_own(repository: SyncRepository) -> None:
+    repository.register_namespace("other")
+    other = repository.namespace("other")
+    other.set_system_defaults([Limit.per_day("rpd", 3)])
+    with SyncRateLimiter(other).acquire("key-1", "gpt-4", {"rpd": 1}):
+        pass
+    registry = CollectorRegistry()
+    registry.register(LimiterCollector(repository, other))
+    found = samples(served(registry))
+    for namespace, admitted in (("default", 3), ("other", 1)):
+        labels = json.dumps({"namespace": namespace, "outcome": "admitted"})
+        assert found["zae_limiter_acquires_total", labels] == admitted
+
+
+def test_open_telemetry_is_told_the_same(repository: SyncRepository) -> None:
+    reader = InMemoryMetricReader()
+    provider = MeterProvider([reader])
+    observe(repository, meter_provider=provider)
+    data = reader.get_metrics_data()
+    assert data is not None
+    metrics = data.resource_metrics[0].scope_metrics[0].metrics
+    points = {
+        (metric.name, *sorted(map(str, dict(point.attributes or {}).values()))): point.value
+        for metric in metrics
+        for point in metric.data.data_points
+        if isinstance(point, NumberDataPoint)
+    }
+    assert points["zae_limiter.acquires", "admitted", "default"] == 3
+    assert points["zae_limiter.acquires", "default", "refused"] == 2
+    assert points["zae_limiter.refusals", "default", "own", "rpd"] == 2
+    provider.shutdown()
+
+
+@pytest.mark.parametrize("file", ["grafana-dashboard.json", "prometheus-alerts.yaml"])
+def test_dashboard_and_alerts_ask_for_metrics_that_exist(
+    repository: SyncRepository, file: str
+) -> None:
+    text = (DEPLOY / file).read_text(encoding="utf-8")
+    known = {f"zae_limiter_{measure.name}_total" for measure in measures(repository.get_stats())}
+    asked = set(re.findall(r"zae_limiter_\w+", text))
+    assert asked
+    assert asked <= known
