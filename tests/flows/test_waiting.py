@@ -102,7 +102,7 @@ async def test_a_lease_that_was_waited_for_is_refunded_if_its_block_fails(world:
 
 def waiting(scope: Scope) -> int:
     """Return how many callers wait in this process."""
-    return sum(len(queue) for queue in scope.local.wait_queues._queues.values())
+    return sum(len(queue.places) for queue in scope.local.wait_queues._queues.values())
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -341,3 +341,21 @@ def test_a_refund_during_an_attempt_is_not_missed() -> None:
 def _wait_for_two(limiter: SyncRateLimiter) -> None:
     with limiter.acquire("key-1", "gpt-4", {"rpm": 2}, timeout=86_400):
         pass
+
+
+@pytest.mark.slow
+async def test_eight_thousand_waiters_are_all_served_in_order() -> None:
+    """With a cost per waiter that grows with their number, this takes minutes, and many are
+    refused."""
+    async with await Repository.open(url="memory://") as repository:
+        limiter = RateLimiter(repository, default_limits=[Limit.per_second("rps", 2000)])
+        async with limiter.acquire("key-1", "gpt-4", {"rps": 2000}):
+            pass
+        order: list[int] = []
+
+        async def wait(number: int) -> None:
+            async with limiter.acquire("key-1", "gpt-4", {"rps": 1}, timeout=30):
+                order.append(number)
+
+        await asyncio.gather(*(wait(number) for number in range(8000)))
+        assert order == list(range(8000))

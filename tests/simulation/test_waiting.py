@@ -113,9 +113,12 @@ def test_no_waiter_waits_longer_than_its_timeout() -> None:
 def test_the_simulation_detects_a_queue_that_serves_the_last_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    join = WaitQueues.join
+
     def join_in_front(queues: WaitQueues, place: Place) -> bool:
-        queues._queues.setdefault(place.address, []).insert(0, place)
-        return False
+        is_behind = join(queues, place)
+        queues._queues[place.address].places.move_to_end(id(place), last=False)
+        return is_behind and False
 
     monkeypatch.setattr(WaitQueues, "join", join_in_front)
     with pytest.raises(AssertionError):

@@ -6,11 +6,11 @@ from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from ...core.bucket import Bucket, BucketAddress, take_tokens
+from ...core.bucket import Bucket, BucketAddress, covers, refill, take_tokens
 from ...core.judge import judge_shards, statuses
 from ...core.rate_limit_exceeded import RateLimitExceeded
+from ..coalesce.batch import read_items
 from ..scope import Scope
-from ..shards.items import read_all
 from .acquire import Charged, charge_levels
 from .charge import Charge, current_items
 from .refusals import AcquireRefused
@@ -92,7 +92,11 @@ async def _queue(waiter: _Waiter, blocked: _Blocked) -> Charged | _Blocked:
             await waiter.ask(_refuse_if_hopeless(waiter, place))
         await _wait_for_turn(waiter, place)
         stale = is_behind or queues.notified_since(place.address, blocked.notifications)
-        return await _serve(waiter, place, 0 if stale else blocked.wait_ms)
+        outcome = await _serve(waiter, place, 0 if stale else blocked.wait_ms)
+        while outcome is None:
+            await _wait_for_turn(waiter, place)
+            outcome = await _serve(waiter, place, 0)
+        return outcome
     finally:
         queues.leave(place)
 
@@ -101,7 +105,7 @@ async def _wait_for_turn(waiter: _Waiter, place: Place) -> None:
     while True:
         # A new signal before each look: a notification right after the look is not missed.
         place.signal = waiter.scope.io.signal()
-        if waiter.scope.local.wait_queues.is_first(place):
+        if _is_turn(waiter, place):
             return
         if not waiter.left_ms():
             await waiter.ask(_refuse_if_hopeless(waiter, place))
@@ -109,18 +113,37 @@ async def _wait_for_turn(waiter: _Waiter, place: Place) -> None:
         await place.signal.wait(waiter.left_ms() / 1000)
 
 
-async def _serve(waiter: _Waiter, place: Place, wait_ms: float) -> Charged | _Blocked:
-    """Wait, as the first in the queue, for the refill or for a notification, and try."""
+def _is_turn(waiter: _Waiter, place: Place) -> bool:
+    """True for the first in the queue, and for one behind others that are being served, if the
+    bucket has enough for all of them: one write then serves them together, in their order."""
+    local = waiter.scope.local
+    if local.wait_queues.is_first(place):
+        return True
+    trying_milli = local.wait_queues.trying_ahead(place)
+    image = local.images.get(place.address)
+    if trying_milli is None or image is None or local.shard_count(place.address) > 1:
+        return False
+    needed_milli = {n: a + trying_milli.get(n, 0) for n, a in place.takes_milli.items()}
+    known_milli = {n: amount for n, amount in needed_milli.items() if n in image.cells}
+    return covers(refill(image, waiter.scope.io.now_ms()), known_milli)
+
+
+async def _serve(waiter: _Waiter, place: Place, wait_ms: float) -> Charged | _Blocked | None:
+    """Wait for the refill or for a notification, and try. None when it was tried in vain behind
+    others: they come first."""
+    queues = waiter.scope.local.wait_queues
     while True:
         if wait_ms:
             await place.signal.wait(min(wait_ms, waiter.left_ms()) / 1000)
         # A new signal before each attempt: a change during the attempt is not missed.
         place.signal = waiter.scope.io.signal()
-        place.is_trying = True
+        queues.try_now(place, is_trying=True)
         outcome = await waiter.ask(_look_and_attempt(waiter))
         if not isinstance(outcome, _Blocked) or outcome.address != place.address:
             return outcome
-        place.is_trying = False
+        queues.try_now(place, is_trying=False)
+        if not queues.is_first(place):
+            return None
         wait_ms = outcome.wait_ms
 
 
@@ -150,7 +173,7 @@ async def _refuse_if_hopeless(waiter: _Waiter, place: Place) -> None:
 async def _wait_ms(waiter: _Waiter, charge: Charge, place: Place | None = None) -> float:
     """Compute how long one level makes this request wait, after the waiters ahead if they queue
     at this level; a wait beyond the deadline is refused."""
-    found = await read_all(waiter.scope, charge.home)
+    found = await read_items(waiter.scope, charge.home)
     shards = current_items(charge, list(found.values()), waiter.scope.io.now_ms())
     if place is not None and place.address == charge.home:
         # Summed up after the items were read: a waiter that was served before does not count.
