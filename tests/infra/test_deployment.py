@@ -37,7 +37,8 @@ from zae_limiter.infra.stack_events import StackEvent
 from zae_limiter.infra.stack_manager import StackManager
 from zae_limiter.infra.sync_stack_manager import SyncStackManager
 from zae_limiter.infra.table_resource import table_shape
-from zae_limiter.infra.template import build_template, template_text
+from zae_limiter.infra.template import build_template
+from zae_limiter.infra.yaml_text import yaml_text
 
 pytestmark = pytest.mark.slow
 STEPS = 200
@@ -238,7 +239,7 @@ def stack_status(aws: LocalAws) -> str:
 
 
 def test_a_stack_of_the_existing_package_keeps_its_table_and_options(aws: LocalAws) -> None:
-    """Its template has parameters, local indexes and full projections."""
+    """Its template is YAML, and has parameters, local indexes and full projections."""
     deploy_as_the_existing_package(aws)
     with SyncRepository.open(url=aws.url) as repository:
         repository.create_entity("org")
@@ -278,7 +279,7 @@ def deploy_as_the_existing_package(aws: LocalAws) -> None:
     function["Timeout"] = {"Ref": "LambdaTimeout"}
     aws.client("cloudformation").create_stack(
         StackName=aws.stack,
-        TemplateBody=template_text(template),
+        TemplateBody=yaml_text(template),
         Parameters=[{"ParameterKey": "LambdaTimeout", "ParameterValue": "120"}],
         Capabilities=["CAPABILITY_NAMED_IAM"],
         Tags=[{"Key": "ManagedBy", "Value": "zae-limiter"}],
