@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,13 +15,15 @@ from ..core.exceptions import InfrastructureNotFoundError
 from ..deployed import find_deployed
 from ..infra.options import StackOptions
 from ..infra.stack_events import OnEvent
-from ..infra.sync_stack_manager import SyncStackManager
 from .aggregate import INTERRUPTED_CODE
 from .options import examples, json_option, yes_option
 from .output import print_fields, print_json, print_table
 from .stack_options import deployment_options
 from .stack_place import StackPlace, endpoint_option, place_options
 from .stack_report import choose_stack_reporter, print_json_line
+
+if TYPE_CHECKING:
+    from ..infra.sync_stack_manager import SyncStackManager
 
 wait_option = click.option(
     "--wait/--no-wait", default=True, show_default=True, help="Wait until AWS is done."

@@ -6,13 +6,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..infra.sync_stack_manager import SyncStackManager
 from ..naming import DEFAULT_STACK_NAME
 from .options import Command
+
+if TYPE_CHECKING:
+    from ..infra.sync_stack_manager import SyncStackManager
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,9 @@ class StackPlace:
     @contextmanager
     def managed(self) -> Iterator[SyncStackManager]:
         """Open the manager of the stack for the length of a block."""
+        # Imported here: other commands need not wait for it.
+        from ..infra.sync_stack_manager import SyncStackManager
+
         with SyncStackManager(self.name, self.region, self.endpoint_url) as manager:
             yield manager
 
