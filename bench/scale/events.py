@@ -122,10 +122,12 @@ class VirtualIo:
         self._number = number
         self._operations = 0
 
+    unsure_ms = 0
+
     def now_ms(self) -> int:
         return self._events.now_us // 1000
 
-    def correct(self, offset_ms: int) -> None:
+    def correct(self, offset_ms: int, unsure_ms: int = 0) -> None:
         raise AssertionError(f"all clocks are right, and none is off by {offset_ms} ms")
 
     def operation_id(self) -> str:

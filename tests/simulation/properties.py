@@ -7,12 +7,19 @@ from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from itertools import groupby
 
-from zae_limiter.core.bucket import Bucket, BucketAddress, at, full_bucket
+from zae_limiter.core.bucket import (
+    Bucket,
+    BucketAddress,
+    at,
+    full_bucket,
+    has_leapt,
+    is_ahead,
+)
 from zae_limiter.core.bucket import refill as refilled
 from zae_limiter.core.idempotency import operation_name
 from zae_limiter.core.judge import judge_shards
 from zae_limiter.core.limit import MILLI, LimitSet
-from zae_limiter.core.validation import WCU
+from zae_limiter.core.validation import FORGOTTEN, SET_BACK, WCU
 from zae_limiter.core.windows import hour_start_ms, iso_ms
 from zae_limiter.core.writes import Adjust, Create, Fill, Refill, Take, Write
 from zae_limiter.flows.admin import usage
@@ -102,14 +109,16 @@ def check_items(history: Iterable[Applied]) -> None:
 
 def _check_item(applied: Applied) -> None:
     before, after, write = applied.before, applied.after, applied.write
-    assert before is None or after.refilled_at_ms >= before.refilled_at_ms, f"rf fell: {applied}"
+    if before is not None and after.refilled_at_ms < before.refilled_at_ms:
+        assert SET_BACK in after.dormant, f"rf fell: {applied}"
+        assert is_ahead(before, write.at_ms), f"rf was set back without need: {applied}"
     counted = (before.acquires if before else 0) + acquires(write)
     assert after.acquires == counted, f"acquires are miscounted: {applied}"
     moved_milli = deltas_milli(write)
     if before is not None:
         _check_forgotten(before, after)
     for name, cell in after.cells.items():
-        if name == WCU:
+        if name in {WCU, SET_BACK}:
             continue
         ceiling_milli, _, period_ms = after.rate(name)
         assert cell.tokens_milli <= ceiling_milli, f"{name} above its ceiling: {applied}"
@@ -139,6 +148,8 @@ def _balance_milli(applied: Applied, name: str, moved_milli: int) -> int:
     """4.2: nothing but the time that was credited and what was moved changes a balance."""
     assert applied.before is not None
     credited = refilled(applied.before, applied.after.refilled_at_ms)
+    if has_leapt(applied.before, applied.after):
+        credited = applied.before
     left_milli = credited.cells[name].tokens_milli - moved_milli
     return min(applied.after.ceiling_milli(name), left_milli)
 
@@ -149,7 +160,8 @@ def _check_split(parts: list[Applied]) -> None:
     assert lower.before is not None
     for name, cell in lower.before.cells.items():
         held_milli = sum(part.after.cells[name].tokens_milli for part in (lower, upper))
-        assert name == WCU or held_milli == cell.tokens_milli, f"{name} not as before: {parts}"
+        is_own = name in {WCU, SET_BACK, FORGOTTEN}
+        assert is_own or held_milli == cell.tokens_milli, f"{name} not as before: {parts}"
 
 
 def check_window(home: BucketAddress, history: list[Applied]) -> None:

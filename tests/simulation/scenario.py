@@ -9,6 +9,7 @@ from random import Random
 from zae_limiter import Limit
 from zae_limiter.runtime.simulated_faults import Faults
 
+MOST_CLOCK_STEPS = 3
 RESOURCE = "api"
 NAMES = ("requests", "tokens")
 
@@ -61,6 +62,11 @@ class Scenario:
     linger_s: float
     refusal_ttl_s: int
     expiries: int
+
+    @property
+    def has_wild_steps(self) -> bool:
+        """True when clocks may step by an hour or a year."""
+        return self.clock_steps == MOST_CLOCK_STEPS
 
     @property
     def is_punctual(self) -> bool:
@@ -130,7 +136,7 @@ def _draw_troubles(rng: Random) -> Scenario:
         limits={entity_id: draw_parent_limits(rng) for entity_id in ANCESTORS},
         faults=_draw_faults(rng),
         skew_ms=sometimes(0.3, 2000),
-        clock_steps=sometimes(0.15, 3),
+        clock_steps=sometimes(0.15, MOST_CLOCK_STEPS),
         jump_ms=sometimes(0.4, 20),
         cache_ttl_s=rng.choice((0, 1, 2)),
         crashes=sometimes(0.2, 2),

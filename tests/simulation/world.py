@@ -45,6 +45,9 @@ from .watch import Amounts, Ending, Story, Watch, WatchedBuckets, WatchedConfigs
 NAMESPACE = "n"
 HORIZON_MS = 4000
 LONG_MS = 40_000
+HOUR_MS, YEAR_MS = 3_600_000, 366 * 86_400_000
+_UNSURE_MS = 4000
+_WILD = 0.5
 
 
 class BodyFailed(Exception):
@@ -80,7 +83,10 @@ class World:
     def _client(self) -> Client:
         skew_ms = self.scenario.skew_ms
         ahead_ms = self.rng.randint(-skew_ms, skew_ms)
-        return self.simulation.client(self.store, self.scenario.faults, ahead_ms=ahead_ms)
+        client = self.simulation.client(self.store, self.scenario.faults, ahead_ms=ahead_ms)
+        # Clocks that are right may be two seconds off, either way.
+        client.io.correct(0, unsure_ms=_UNSURE_MS)
+        return client
 
     def _watched_scope(self, client: Client) -> Scope:
         roles = {
@@ -246,6 +252,8 @@ class World:
     async def _step_clock(self) -> None:
         io = self.rng.choice(self.clients).io
         io.ahead_ms = self.rng.randint(-2000, 2000)
+        if self.scenario.has_wild_steps and self.rng.random() < _WILD:
+            io.ahead_ms = self.rng.choice((-1, 1)) * self.rng.choice((HOUR_MS, YEAR_MS))
 
     async def _split(self) -> None:
         """As whoever watches the load of the items does ahead of need."""

@@ -13,15 +13,17 @@ from typing import NamedTuple
 from .limit import MILLI, BucketState, Limit, LimitSet
 from .rates import Rate, rate_of, rescale_remainder
 from .shards import halve, sibling
-from .validation import FORGOTTEN, WCU
+from .validation import FORGOTTEN, SET_BACK, WCU
 
 # The number of operation ids that an item remembers, to recognise a write that is sent again.
 REMEMBERED_OPERATIONS = 4
 # The number of dormant limits that an item remembers by name. Of more, the limits that will be full
 # first are remembered together: see `_forgotten_cell`.
 MAX_DORMANT = 16
+# A refill time that is further ahead of the store's clock was written by a wrong clock.
+MAX_AHEAD_MS = 2000
 # Cells that every item has for itself alone, whatever its part of the bucket.
-_OWN = frozenset({WCU, FORGOTTEN})
+_OWN = frozenset({WCU, FORGOTTEN, SET_BACK})
 
 
 class BucketAddress(NamedTuple):
@@ -158,6 +160,49 @@ def refill(bucket: Bucket, now_ms: int) -> Bucket:
     return evolve(bucket, cells, refilled_at_ms=until_ms)
 
 
+def is_ahead(bucket: Bucket, now_ms: int) -> bool:
+    """Return whether the refill time is damaged: further ahead of the store's clock than clocks
+    that are right differ. Nothing is gained until that time has come."""
+    return bucket.refilled_at_ms > now_ms + MAX_AHEAD_MS
+
+
+def set_back(bucket: Bucket, now_ms: int) -> Bucket:
+    """Return a bucket whose refill time was ahead, with the time set to now and nothing credited.
+
+    The cell `SET_BACK` is full when the time that was undone has come. Without it, a client whose
+    clock is ahead would credit the time between once more, each time that it is set back.
+    """
+    undone_ms = bucket.refilled_at_ms
+    if SET_BACK in bucket.cells:
+        undone_ms += time_to_fill_ms(bucket, SET_BACK)
+    mark = Cell(1 - (undone_ms - now_ms), rate_of(1, 1, 1))
+    return bucket._replace(
+        cells={**bucket.cells, SET_BACK: mark},
+        refilled_at_ms=now_ms,
+        dormant=bucket.dormant | {SET_BACK},
+    )
+
+
+def _leap(bucket: Bucket, now_ms: int) -> Bucket | None:
+    """Return a bucket that was set back, at a time past the one that was undone: nothing is
+    credited, because this may be the clock that was wrong. None while that time is still to come,
+    or if it has been reached in small steps."""
+    left_ms = time_to_fill_ms(bucket, SET_BACK)
+    if not MAX_AHEAD_MS < left_ms <= now_ms - bucket.refilled_at_ms:
+        return None
+    return bucket._replace(
+        cells={name: cell for name, cell in bucket.cells.items() if name != SET_BACK},
+        refilled_at_ms=now_ms,
+        dormant=bucket.dormant - {SET_BACK},
+    )
+
+
+def has_leapt(before: Bucket, after: Bucket) -> bool:
+    """Return whether the time of a bucket that was set back has gone on without a credit. That has
+    to be written even where nothing is taken: without it, no time would ever be credited again."""
+    return SET_BACK in before.dormant - after.dormant
+
+
 def time_to_gain_ms(bucket: Bucket, name: str, gain_milli: int) -> int:
     """Return the first millisecond by which this much has been gained, the ceiling aside."""
     return bucket.rate(name).time_to_gain_ms(gain_milli, bucket.cells[name].remainder)
@@ -195,6 +240,8 @@ def _dormant_cells(bucket: Bucket, in_force: Collection[str]) -> dict[str, Cell]
     unfilled = [name for name in fill_ms if fill_ms[name]]
     unfilled.sort(key=lambda name: (cells[name].tokens_milli >= 0, -fill_ms[name]))
     kept = {name: cells[name] for name in unfilled[:MAX_DORMANT]}
+    if SET_BACK in cells and time_to_fill_ms(bucket, SET_BACK):
+        kept[SET_BACK] = cells[SET_BACK]
     forgotten = _forgotten_cell(bucket, unfilled[MAX_DORMANT:])
     return kept if forgotten is None else {**kept, FORGOTTEN: forgotten}
 
@@ -246,7 +293,9 @@ def _clamp(bucket: Bucket, name: str) -> Cell:
 
 def at(bucket: Bucket, limits: LimitSet, now_ms: int, *, metered: bool = False) -> Bucket:
     """Return the bucket as it stands now under these limits."""
-    refilled = refill(bucket, now_ms)
+    refilled = _leap(bucket, now_ms) if SET_BACK in bucket.cells else None
+    if refilled is None:
+        refilled = refill(bucket, now_ms)
     if carries(refilled, limits, metered=metered):
         return _forget_full(refilled) if refilled.dormant else refilled
     return stamp(refilled, limits, metered=metered)
@@ -279,8 +328,8 @@ def split(bucket: Bucket) -> tuple[Bucket, Bucket]:
     if WCU in halves:
         # Writes are counted by item: the new one has not been written yet.
         halves[WCU] = (bucket.cells[WCU].tokens_milli, WCU_CELL.tokens_milli)
-    if FORGOTTEN in halves:
-        halves[FORGOTTEN] = (bucket.cells[FORGOTTEN].tokens_milli,) * 2
+    for name in halves.keys() & {FORGOTTEN, SET_BACK}:
+        halves[name] = (bucket.cells[name].tokens_milli,) * 2
     count = 2 * bucket.shard_count
     lower = {name: c._replace(tokens_milli=halves[name][0]) for name, c in bucket.cells.items()}
     upper = {

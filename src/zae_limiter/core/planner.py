@@ -15,6 +15,7 @@ from .bucket import (
     covers,
     evolve,
     full_bucket,
+    set_back,
     take_tokens,
     time_to_fill_ms,
 )
@@ -22,7 +23,7 @@ from .idempotency import fence_past
 from .limit import LimitSet
 from .rates import Rate
 from .shards import MAX_SHARDS
-from .validation import WCU
+from .validation import SET_BACK, WCU
 from .writes import Adjust, Create, Fill, Refill, Take, Write
 
 _STOCK_MS = 500
@@ -277,6 +278,11 @@ def plan_restamp(intent: Intent, bucket: Bucket, operation: str, now_ms: int) ->
     return Refill(operation, now_ms, bucket, after)
 
 
+def plan_set_back(bucket: Bucket, operation: str, now_ms: int) -> Refill:
+    """Plan to undo a refill time that is ahead of the store's clock."""
+    return Refill(operation, now_ms, bucket, set_back(bucket, now_ms))
+
+
 def stamped(intent: Intent, bucket: Bucket, now_ms: int) -> Bucket:
     """Return the bucket with the intent's owner and lifetime."""
     expires_at_s = _expires_at_s(intent, bucket.shard_count, now_ms)
@@ -339,6 +345,6 @@ def useful_until_s(bucket: Bucket) -> int:
     open_ms = [
         time_to_fill_ms(bucket, name)
         for name, cell in bucket.cells.items()
-        if cell.tokens_milli < 0 or name in bucket.dormant
+        if name != SET_BACK and (cell.tokens_milli < 0 or name in bucket.dormant)
     ]
     return -(-(bucket.refilled_at_ms + max(open_ms, default=0)) // 1000)

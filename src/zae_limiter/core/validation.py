@@ -14,6 +14,7 @@ from .exceptions import InvalidIdentifierError, InvalidNameError, ValidationErro
 DEFAULT_RESOURCE = "_default_"
 WCU = "wcu"
 FORGOTTEN = "_forgotten"
+SET_BACK = "_set-back"
 RESERVED_NAMESPACE = "_"
 MAX_AMOUNT = 10**15
 MAX_PERIOD_SECONDS = 10**9

@@ -37,8 +37,14 @@ class Io(Protocol):
     def now_ms(self) -> int:
         """Return the time, in milliseconds since the epoch."""
 
-    def correct(self, offset_ms: int) -> None:
-        """Go by the store's clock, which is ahead of this client's by this much."""
+    @property
+    def unsure_ms(self) -> int:
+        """By how much the store's clock may be ahead of `now_ms`, as far as this client knows."""
+
+    def correct(self, offset_ms: int, unsure_ms: int = 0) -> None:
+        """Go by the store's clock, which is ahead of this client's by this much, and perhaps by
+        `unsure_ms` more. From then on, time passes as the monotonic clock says: steps of the
+        system clock do not count."""
 
     def operation_id(self) -> str:
         """Return a new operation id, which no other client ever makes (`core.idempotency`)."""

@@ -51,6 +51,7 @@ class SimulatedIo:
         self.scheduler = scheduler
         self.process = Process()
         self.ahead_ms = ahead_ms
+        self.unsure_ms = 0
         self._rng = rng
         self._number = number
         self._operations = 0
@@ -58,8 +59,9 @@ class SimulatedIo:
     def now_ms(self) -> int:
         return self.scheduler.now_ms + self.ahead_ms
 
-    def correct(self, offset_ms: int) -> None:
+    def correct(self, offset_ms: int, unsure_ms: int = 0) -> None:
         self.ahead_ms += offset_ms
+        self.unsure_ms = unsure_ms
 
     def operation_id(self) -> str:
         self._operations += 1

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from ..core.idempotency import operation_id
 from ..local.deadline import Deadline, current_deadline, left_s, set_deadline
+from ..local.steady_time import steady_ms
 from ..ports.clock import Clock
 from .ids import rising_entropy, unique_suffix
 
@@ -31,9 +32,11 @@ class ClockedIo:
     def __init__(self, clock: Clock | None) -> None:
         self._clock = clock or SystemClock()
         self.now_ms: Callable[[], int] = self._clock.now_ms
+        self.unsure_ms = 0
 
-    def correct(self, offset_ms: int) -> None:
-        now_ms = self._clock.now_ms
+    def correct(self, offset_ms: int, unsure_ms: int = 0) -> None:
+        self.unsure_ms = unsure_ms
+        now_ms = steady_ms if isinstance(self._clock, SystemClock) else self._clock.now_ms
         self.now_ms = (lambda: now_ms() + offset_ms) if offset_ms else now_ms
 
     def operation_id(self) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any
 
-from ...core.bucket import Bucket, BucketAddress
+from ...core.bucket import Bucket, BucketAddress, has_leapt, is_ahead
 from ...core.exceptions import StorageUnavailable
 from ...core.planner import (
     Crowded,
@@ -19,6 +20,7 @@ from ...core.planner import (
     plan_outlasting,
     plan_restamp,
     plan_return,
+    plan_set_back,
     rates_charged,
 )
 from ...core.shards import owner
@@ -41,6 +43,7 @@ from .charge import (
 )
 from .send import send, send_charge, send_owed, step_back
 
+logger = logging.getLogger("zae_limiter")
 # Each lost race means that another client won it; a bound keeps it finite.
 _MAX_ATTEMPTS = 96
 _PATIENCE = 3
@@ -58,8 +61,8 @@ async def take_from_item(scope: Scope, progress: Progress) -> Taken | Shortage:
     progress.operation = scope.io.operation_id()
     writes = 0
     outcome: Outcome
-    if charge.speculative:
-        image = scope.local.images.get(progress.address)
+    image = scope.local.images.get(progress.address)
+    if charge.speculative and not is_damaged(scope, image):
         first = plan_first(charge.intent, image, progress.operation, progress.as_of_ms)
         outcome, writes = await _send(scope, progress, first), 1
     else:
@@ -103,20 +106,44 @@ async def _plan(
     pays for itself and for those that were lost before it."""
     if isinstance(outcome, Absent):
         return await _plan_absent(scope, progress, writes)
-    bucket = outcome.bucket
+    bucket = await set_right(scope, progress.address, outcome.bucket)
     if bucket.fingerprint != progress.charge.limits.fingerprint:
         await refresh_limits(scope, progress)
     intent = paying(progress.charge.intent, writes)
     decided = plan(intent, bucket, progress.operation, _as_of_ms(scope, progress, bucket))
     match decided:
         case Short():
-            if bucket.fingerprint != intent.limits.fingerprint:
+            other_limits = bucket.fingerprint != intent.limits.fingerprint
+            if other_limits or has_leapt(bucket, decided.bucket):
                 await restamp(scope, progress.address, intent, bucket)
             return shortage(progress, [decided.bucket])
         case Crowded():
             return await _spread(scope, progress, bucket)
         case _:
             return decided
+
+
+def is_damaged(scope: Scope, image: Bucket | None) -> bool:
+    """Whether an item's refill time is ahead of anything that the store's clock can say now."""
+    return image is not None and is_ahead(image, scope.io.now_ms() + scope.io.unsure_ms)
+
+
+async def set_right(scope: Scope, address: BucketAddress, bucket: Bucket) -> Bucket:
+    """The item, with its refill time set back to now if that was damaged."""
+    if not is_damaged(scope, bucket):
+        return bucket
+    io, now_ms = scope.io, scope.io.now_ms()
+    outcome = await send(scope, address, plan_set_back(bucket, io.operation_id(), now_ms))
+    if isinstance(outcome, Absent):
+        return bucket
+    if isinstance(outcome, Granted):
+        ahead_s = (bucket.refilled_at_ms - now_ms) / 1000
+        logger.warning(
+            "The refill time of %s was %.0f s ahead and has been set back: some clock is wrong",
+            address,
+            ahead_s,
+        )
+    return outcome.bucket
 
 
 def _as_of_ms(scope: Scope, progress: Progress, bucket: Bucket) -> int:

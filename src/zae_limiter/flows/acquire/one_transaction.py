@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...core.bucket import Bucket, BucketAddress
+from ...core.bucket import Bucket, BucketAddress, has_leapt
 from ...core.exceptions import StorageUnavailable
 from ...core.ledger import Entry
 from ...core.planner import Crowded, Short, plan, plan_create
 from ...core.writes import Granted, Outcome, Refused, Write
 from ..scope import Scope
 from .charge import Progress, Shortage, Taken, current_items, paying_if_spare, shortage
-from .item import refresh_limits, restamp
+from .item import refresh_limits, restamp, set_right
 from .send import Addressed, send_all, step_back
 
 # Each lost race means that another client won it; a bound keeps it finite.
@@ -49,7 +49,7 @@ async def _read(scope: Scope, levels: Sequence[Progress]) -> _Found:
     found = await scope.store.buckets.read([level.address for level in levels])
     for address, bucket in found.items():
         scope.local.remember(address, Refused(bucket))
-    return found
+    return {address: await set_right(scope, address, bucket) for address, bucket in found.items()}
 
 
 async def _plan_all(scope: Scope, levels: Sequence[Progress], found: _Found) -> list[Write] | None:
@@ -84,9 +84,10 @@ async def _refusal(
         items = current_items(level.charge, [] if bucket is None else [bucket], level.as_of_ms)
         stands = shortage(level, items)
         outcomes.append(stands)
-        fingerprint = level.charge.limits.fingerprint
-        if stands.wait_ms and bucket is not None and bucket.fingerprint != fingerprint:
-            await restamp(scope, level.address, level.charge.intent, bucket)
+        if stands.wait_ms and bucket is not None:
+            other_limits = bucket.fingerprint != level.charge.limits.fingerprint
+            if other_limits or has_leapt(bucket, items[0]):
+                await restamp(scope, level.address, level.charge.intent, bucket)
     return outcomes
 
 

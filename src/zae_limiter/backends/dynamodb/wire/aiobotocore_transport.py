@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +11,7 @@ from aiobotocore.httpsession import ClientConnectorError
 from aiobotocore.session import AioSession
 from botocore import exceptions, xform_name
 
+from ....local.steady_time import steady_s
 from ....runtime.asyncio_driver import hold
 from .botocore_transport import content_of, new_client, raise_translated, settings
 from .edge import Limits
@@ -42,7 +42,7 @@ class AiobotocoreTransport:
     async def _exchange(self, operation: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
         try:
             client = await self._clients.get()
-            sent_s = time.time()
+            sent_s = steady_s()
             response = await getattr(client, xform_name(operation))(**parameters)
         except Exception as error:
             raise_translated(operation, error, _ERRORS)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import ssl
 import threading
-import time
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
@@ -17,6 +16,7 @@ from botocore import exceptions, xform_name
 from botocore.config import Config
 from botocore.parsers import ResponseParserError
 
+from ....local.steady_time import steady_s
 from .credentials import find_region, missing_credentials
 from .edge import Limits
 from .errors import (
@@ -54,7 +54,7 @@ class BotocoreTransport:
     async def exchange(self, operation: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
         try:
             client = self._current_client()
-            sent_s = time.time()
+            sent_s = steady_s()
             response = getattr(client, xform_name(operation))(**parameters)
         except Exception as error:
             raise_translated(operation, error)
@@ -103,7 +103,7 @@ def settings(limits: Limits) -> dict[str, Any]:
 def content_of(response: dict[str, Any], clock: ServerClock, sent_s: float) -> dict[str, Any]:
     """Return the operation's own part of a response, and show its date to the clock."""
     headers = response.pop("ResponseMetadata", {}).get("HTTPHeaders", {})
-    clock.observe(headers.get("date"), sent_s, time.time())
+    clock.observe(headers.get("date"), sent_s, steady_s())
     return response
 
 

@@ -23,7 +23,7 @@ from .errors import (
 )
 from .meter import Meter
 from .retry import Backoff, delays
-from .server_clock import ServerClock
+from .server_clock import UNSURE_MS, ServerClock
 from .transport import Transport
 
 
@@ -55,6 +55,7 @@ class DynamoClient:
         self.meter = Meter()
         self._offset_s = 0.0
         self._is_closed = False
+        io.correct(0, UNSURE_MS)
 
     async def call(self, operation: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Carry out an operation, such as `UpdateItem`. Parameters and result are its JSON.
@@ -174,7 +175,7 @@ class DynamoClient:
     def _correct_clock(self) -> None:
         """Set our time to the server's, if ours is clearly wrong: buckets refill by that time."""
         self._offset_s = self.clock.offset_s
-        self.io.correct(self.clock.offset_ms)
+        self.io.correct(self.clock.offset_ms, UNSURE_MS)
 
 
 def _was_cut_short(error: StorageUnavailable, began_s: float) -> bool:

@@ -6,6 +6,9 @@ import math
 from email.utils import parsedate_to_datetime
 
 _TOLERANCE_S = 2.0
+# Clients are left alone within the tolerance, and dates tell seconds. So one client may be three
+# seconds ahead of the server and another three behind, and the tolerance is for one of them.
+UNSURE_MS = 4000
 
 
 class ServerClock:

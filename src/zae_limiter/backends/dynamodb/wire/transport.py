@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from ...._version import __version__
+from ....local.steady_time import steady_s
 from ....ports.io import Io
 from .credentials import Access, Grant
 from .edge import Edge
@@ -61,7 +61,7 @@ class SignedTransport:
         access: Access,
         make_edge: Callable[[Endpoint], Edge],
         clock: ServerClock,
-        now_s: Callable[[], float] = time.time,
+        now_s: Callable[[], float] = steady_s,
     ) -> None:
         self._io = io
         self._access = access
