@@ -70,7 +70,9 @@ def landing(operation: str, bucket: Bucket | None, known: Collection[str] = ()) 
     landed before the operation was sent."""
     if bucket is None:
         return Landing.LOST
-    if operation_name(operation) in map(operation_name, bucket.recent):
+    name = operation_name(operation)
+    # Copies are planned one after the other. An earlier operation may have had the same name.
+    if any(operation_name(other) == name and other >= operation for other in bucket.recent):
         return Landing.LANDED
     if len(bucket.recent) < REMEMBERED_OPERATIONS:
         return Landing.LOST

@@ -8,13 +8,21 @@ import secrets
 
 from ..local.fork_safety import forget_other_threads
 
-_client = secrets.token_hex(3)
+_CLIENT_DIGITS = 5
+
+
+def _new_client() -> str:
+    return secrets.token_hex(_CLIENT_DIGITS)[:_CLIENT_DIGITS]
+
+
+_client = _new_client()
 _numbers = itertools.count()
 
 
 def unique_suffix() -> str:
-    """Return a suffix that no process ever makes twice."""
-    return f"{_client}{next(_numbers):x}"
+    """Return a suffix that makes an id which begins with the time in milliseconds unique. It is
+    short, because a bucket item remembers four ids and should not become larger with time."""
+    return f"{_client}{next(_numbers) & 0xFFFF:x}"
 
 
 def rising_entropy() -> int:
@@ -25,7 +33,7 @@ def rising_entropy() -> int:
 
 def _become_another_client() -> None:
     global _client
-    _client = secrets.token_hex(3)
+    _client = _new_client()
 
 
 if hasattr(os, "register_at_fork"):
