@@ -232,6 +232,24 @@ def test_stacks_and_tables_of_others_are_left_alone(aws: LocalAws) -> None:
     assert json.loads(other.out("status", "--json"))["stack_status"] is None
 
 
+def test_a_stack_that_others_deploy_is_completed_and_else_left_alone(aws: LocalAws) -> None:
+    template = aws.out_anywhere("cfn-template", "--no-alarms", "--json", placed=False)
+    aws.client("cloudformation").create_stack(
+        StackName=aws.stack, TemplateBody=template, Capabilities=["CAPABILITY_NAMED_IAM"]
+    )
+    wait_until(lambda: stack_status(aws) == "CREATE_COMPLETE", "the stack is created")
+    completed = aws.result("upgrade", "--lambda-only")
+    assert completed["lambda"]["status"] == "deployed"
+    assert aws.result("upgrade", "--lambda-only")["lambda"]["status"] == "unchanged"
+    status = json.loads(aws.out("status", "--json"))
+    assert status["ready"]
+    assert status["lambda_version"] == __version__
+    SyncRepository.connect(url=aws.url).close()
+    for command in (("deploy",), ("upgrade",), ("delete", "--yes")):
+        assert "not a limiter's" in aws.error(*command)
+    aws.client("cloudformation").delete_stack(StackName=aws.stack)
+
+
 def stack_status(aws: LocalAws) -> str:
     (stack,) = aws.client("cloudformation").describe_stacks(StackName=aws.stack)["Stacks"]
     status: str = stack["StackStatus"]

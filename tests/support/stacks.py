@@ -67,9 +67,9 @@ class LocalAws:
         assert result.exit_code == 0, result.output
         return result.stdout
 
-    def out_anywhere(self, *args: str) -> str:
+    def out_anywhere(self, *args: str, placed: bool = True) -> str:
         """Return the output of a command about no stack in particular."""
-        result = CliRunner().invoke(cli, [*args, *self.place[2:]])
+        result = CliRunner().invoke(cli, [*args, *(self.place[2:] if placed else ())])
         assert result.exit_code == 0, result.output
         return result.stdout
 

@@ -78,7 +78,9 @@ def _note_missing_role(options: StackOptions, as_json: bool) -> None:
         on_a_store=False,
     )
 )
-@click.option("--lambda-only", is_flag=True, help="Upload the Lambda's code and nothing else.")
+@click.option(
+    "--lambda-only", is_flag=True, help="Leave the template alone: Lambda's code and versions."
+)
 @deployment_options
 @json_option
 @place_options(named=False)
@@ -91,9 +93,7 @@ def upgrade(lambda_only: bool, changes: dict[str, Any], as_json: bool, place: St
 
     def run(manager: SyncStackManager, on_event: OnEvent) -> dict[str, Any]:
         if lambda_only:
-            _require_stack(manager)
-            code = manager.deploy_lambda_code()
-            return {"stack_name": place.name, "status": code["status"], "lambda": code}
+            return manager.complete_stack()
         return manager.upgrade(changes, on_event)
 
     _print_deployed(_carried_out("upgrading", place, as_json, run), place, as_json)

@@ -85,6 +85,11 @@ class StackManager:
         write the table's first records: versions, the namespace `default`, retention."""
         return await self._run(self._manager.deploy, stack_options, on_event)
 
+    async def complete_stack(self) -> dict[str, Any]:
+        """Upload the Lambda's code and write the table's first records, and leave the stack as it
+        is: for stacks that CDK or Terraform deploy."""
+        return await self._run(self._manager.complete_stack)
+
     async def upgrade(
         self, changes: Mapping[str, Any] | None = None, on_event: OnEvent | None = None
     ) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from .table_setup import with_store
 from .tags import is_limiter, read_tags
 from .template import METADATA
 
+FUNCTION_OUTPUT = "AggregatorFunctionName"
 _PLANNED = "REVIEW_IN_PROGRESS"
 # Nothing was created, or everything was rolled back: such a stack can only be deleted.
 _REMAINS = {"CREATE_FAILED", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED"}
@@ -113,7 +114,7 @@ def read_status(aws: Aws, stack_name: str) -> Status:
         latency_ms=latency_ms,
         stack_status=None if stack is None else stack.status,
         table_status=table.get("TableStatus"),
-        aggregator_enabled="AggregatorFunctionName" in outputs,
+        aggregator_enabled=FUNCTION_OUTPUT in outputs,
         name=stack_name,
         region=aws["cloudformation"].meta.region_name,
         schema_version=None if versions is None else versions.schema_version,

@@ -25,6 +25,7 @@ from .lambda_code import starting_position, upload_code
 from .options import StackOptions
 from .stack_events import OnEvent, StackWatch
 from .stack_reading import (
+    FUNCTION_OUTPUT,
     Stack,
     describe_stack,
     described_table,
@@ -142,6 +143,19 @@ class SyncStackManager:
         options = stack_options or StackOptions()
         return self._deploy(options, options.audit_retention_days, on_event)
 
+    def complete_stack(self) -> dict[str, Any]:
+        """Upload the Lambda's code and write the table's first records, and leave the stack as it
+        is: for stacks that CDK or Terraform deploy."""
+        stack = describe_stack(self._aws, self.stack_name)
+        if stack is None:
+            raise InfrastructureNotFoundError(self.stack_name, "there is no stack of this name")
+        result = self._result(stack.stack_id, stack.status)
+        has_lambda = FUNCTION_OUTPUT in stack.outputs
+        if has_lambda:
+            result["lambda"] = self.deploy_lambda_code()
+        set_up_table(self._aws, self.stack_name, has_lambda=has_lambda, retention_days=None)
+        return result
+
     def upgrade(
         self, changes: Mapping[str, Any] | None = None, on_event: OnEvent | None = None
     ) -> dict[str, Any]:
@@ -250,7 +264,7 @@ class SyncStackManager:
         if not stack.is_planned and not is_limiter(stack.tags):
             raise StackOperationError(
                 self.stack_name,
-                "there is a stack of this name that is not a limiter's. Nothing was changed",
+                "the stack of this name is not a limiter's, or others deploy it. Nothing was changed",
             )
 
     def _watch(self, stack_id: str, on_event: OnEvent | None) -> StackWatch:
