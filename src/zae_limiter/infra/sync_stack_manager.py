@@ -264,7 +264,7 @@ class SyncStackManager:
         if not stack.is_planned and not is_limiter(stack.tags):
             raise StackOperationError(
                 self.stack_name,
-                "the stack of this name is not a limiter's, or others deploy it. Nothing was changed",
+                "it is not a limiter's, or others deploy it. Nothing was changed",
             )
 
     def _watch(self, stack_id: str, on_event: OnEvent | None) -> StackWatch:
