@@ -18,7 +18,7 @@ from tests.integrations.gateway_rules import (
     RULES,
     SMALL_LIMITS,
     ModelDown,
-    served_tokens,
+    note_served,
 )
 from zae_limiter import Lease, RateLimiter, Repository
 from zae_limiter.integrations.asgi import lease_of_scope
@@ -77,6 +77,9 @@ async def consume(n: int, lease: Charged) -> dict[str, bool]:
 async def stream(
     lease: Charged, chunks: int, key: str, fails_after: int = -1, pause_s: float = 0
 ) -> StreamingResponse:
+    if fails_after != 0:
+        note_served(key, calls=1)
+
     async def parts() -> AsyncIterator[bytes]:
         used = 0
         try:
@@ -88,8 +91,7 @@ async def stream(
                 yield b"x" * 100
                 await asyncio.sleep(pause_s)
         finally:
-            if fails_after != 0:
-                served_tokens(key, used)
+            note_served(key, tokens=used)
 
     return StreamingResponse(parts())
 

@@ -39,9 +39,9 @@ class ModelDown(Exception):
     """What a handler fails with."""
 
 
-def served_tokens(key: str, tokens: int) -> None:
-    """Note that a call of `key` was served, and how many tokens it really used."""
-    line = f"{key} {tokens}\n".encode()
+def note_served(key: str, *, calls: int = 0, tokens: int = 0) -> None:
+    """Note that calls of `key` were served, or how many tokens one really used."""
+    line = f"{key} {calls} {tokens}\n".encode()
     log = os.open(os.environ["SERVED_LOG"], os.O_APPEND | os.O_WRONLY | os.O_CREAT)
     try:
         os.write(log, line)
@@ -54,7 +54,7 @@ def read_log(path: Path) -> tuple[Counter[str], Counter[str]]:
     calls: Counter[str] = Counter()
     tokens: Counter[str] = Counter()
     for line in path.read_text().splitlines() if path.exists() else ():
-        key, amount = line.split()
-        calls[key] += 1
-        tokens[key] += int(amount)
+        key, more_calls, more_tokens = line.split()
+        calls[key] += int(more_calls)
+        tokens[key] += int(more_tokens)
     return calls, tokens

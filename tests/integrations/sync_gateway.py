@@ -11,7 +11,7 @@ from tests.integrations.gateway_rules import (
     LIMITS,
     SMALL_LIMITS,
     ModelDown,
-    served_tokens,
+    note_served,
 )
 from zae_limiter import SyncLease, SyncRateLimiter, SyncRepository
 
@@ -35,8 +35,15 @@ def work(what: str, lease: SyncLease) -> bytes:
 
 
 def parts(lease: SyncLease, query: Mapping[str, str]) -> Iterator[bytes]:
-    """The work of a view that streams."""
-    used, fails_after = 0, int(query.get("fails_after", "-1"))
+    """The work of a view that streams. One that fails before its first chunk serves nobody."""
+    fails_after = int(query.get("fails_after", "-1"))
+    if fails_after != 0:
+        note_served(query["key"], calls=1)
+    return _parts(lease, query, fails_after)
+
+
+def _parts(lease: SyncLease, query: Mapping[str, str], fails_after: int) -> Iterator[bytes]:
+    used = 0
     try:
         for number in range(int(query["chunks"])):
             if number == fails_after:
@@ -46,8 +53,7 @@ def parts(lease: SyncLease, query: Mapping[str, str]) -> Iterator[bytes]:
             yield b"x" * 100
             time.sleep(float(query.get("pause_s", "0")))
     finally:
-        if fails_after != 0:
-            served_tokens(query["key"], used)
+        note_served(query["key"], tokens=used)
 
 
 def refused_parts(lease: SyncLease) -> Iterator[bytes]:

@@ -100,7 +100,7 @@ def test_a_client_that_hangs_up_pays_for_what_was_made_for_it(gateway: Gateway) 
         request(client, gateway, f"/stream?key={gateway.key}&chunks=1000&pause_s=0.02")
         client.recv(65_536)
     deadline_s = time.monotonic() + 30
-    while not read_log(gateway.log)[0][gateway.key]:
+    while not read_log(gateway.log)[1][gateway.key]:
         assert time.monotonic() < deadline_s, "the server goes on for a client that has left"
         time.sleep(0.05)
     calls, tokens = read_log(gateway.log)
