@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -32,13 +33,14 @@ SERVER = "dynamodb-local"
 ENTITIES = 50
 _TASKS = 32
 _LIMITS = [Limit.per_minute("rpm", 10**9), Limit.per_minute("tpm", 10**9)]
-_PATIENCE_S = 30.0
+_PATIENCE_S = 60.0
+_LOOK_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """What was seen of a reader: the age of records when they were counted, how long after the last
-    write all was counted, and the CPU time of the reader for each record."""
+    """What was seen of a reader: the age of the newest write that it had counted, whenever it told
+    its progress; how long after the last write all was counted; its CPU time for each record."""
 
     writes_per_s: float
     median_ms: float
@@ -58,32 +60,36 @@ def measure_lag(rate: int, seconds: float) -> Lag:
 
 
 async def _measure(table: OwnTable, reader: _Reader, rate: int, seconds: float) -> Lag:
-    repository = await Repository.open("bench", url=table.url)
+    # Each acquire is a record of its own.
+    repository = await Repository.open("bench", url=table.url, coalesce=False)
     limiter = RateLimiter(repository)
     await limiter.set_system_defaults(_LIMITS)
-    await asyncio.to_thread(reader.wait_for, 0)
+    await asyncio.to_thread(reader.watch, [], 0)
     idle_s = reader.cpu_s()
     began = time.monotonic()
     numbers = count()
-    done = 0
+    written_s: list[float] = []
 
     async def work() -> None:
-        nonlocal done
-        while (due := began + next(numbers) / rate) < began + seconds:
-            await asyncio.sleep(max(0.0, due - time.monotonic()))
+        for number in numbers:
+            await asyncio.sleep(max(0.0, began + number / rate - time.monotonic()))
             if time.monotonic() > began + seconds:
                 return
-            async with limiter.acquire(f"key-{done % ENTITIES}", "gpt-4", {"rpm": 1, "tpm": 500}):
-                done += 1
+            key = f"key-{number % ENTITIES}"
+            async with limiter.acquire(key, "gpt-4", {"rpm": 1, "tpm": 500}):
+                written_s.append(time.monotonic())
 
+    watching = asyncio.create_task(asyncio.to_thread(reader.watch, written_s, seconds))
     await asyncio.gather(*(work() for _ in range(_TASKS)))
-    written_s = time.monotonic() - began
-    await asyncio.to_thread(reader.wait_for, done)
-    last_s = time.monotonic() - began - written_s
+    lags_s = await watching
     await repository.close()
-    lags = reader.lags_ms()
-    cpu_us = 1e6 * (reader.cpu_s() - idle_s) / max(1, reader.processed())
-    return Lag(done / written_s, statistics.median(lags), max(lags), last_s, cpu_us)
+    return Lag(
+        len(written_s) / (written_s[-1] - began),
+        1000 * statistics.median(lags_s),
+        1000 * max(lags_s),
+        time.monotonic() - written_s[-1],
+        1e6 * (reader.cpu_s() - idle_s) / len(written_s),
+    )
 
 
 class _Reader:
@@ -107,15 +113,19 @@ class _Reader:
         lines = self._lines()
         return lines[-1]["processed"] if lines else -1
 
-    def wait_for(self, changes: int) -> None:
-        """Wait until so many changes are counted; for a reader that has started, if none."""
-        deadline = time.monotonic() + _PATIENCE_S
-        while self.processed() < changes and time.monotonic() < deadline:
-            time.sleep(0.05)
-
-    def lags_ms(self) -> list[int]:
-        """One for each second in which something was counted."""
-        return [line["lag_ms"] for line in self._lines() if line["processed"]] or [0]
+    def watch(self, written_s: Sequence[float], seconds: float) -> list[float]:
+        """Wait so long, and until all writes are counted. Return the lag at each progress."""
+        lags_s: list[float] = []
+        counted, until = -1, time.monotonic() + seconds
+        while time.monotonic() < until or counted < len(written_s):
+            if time.monotonic() > until + _PATIENCE_S:
+                raise TimeoutError(f"{counted} of {len(written_s)} writes were counted")
+            time.sleep(_LOOK_S)
+            if self.processed() > counted:
+                counted = self.processed()
+                if 0 < counted <= len(written_s):
+                    lags_s.append(time.monotonic() - written_s[counted - 1])
+        return lags_s
 
     def cpu_s(self) -> float:
         """CPU time so far, as Linux tells it."""
