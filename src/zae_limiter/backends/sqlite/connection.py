@@ -13,8 +13,7 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from ...core.exceptions import InfrastructureNotFoundError, StorageUnavailable
@@ -37,23 +36,16 @@ class _Locked:
     """The file is still locked by another process."""
 
 
-@contextmanager
-def _held(lock: threading.Lock, deadline: float) -> Iterator[None]:
-    """Hold a lock that other threads of this process may hold until the deadline."""
-    if not lock.acquire(timeout=max(0, deadline - time.monotonic())):
-        raise busy_error("other threads wait for the file")
-    try:
-        yield
-    finally:
-        lock.release()
-
-
 class _Session:
-    """A session is the connection of one process, and the lock that its threads share."""
+    """A session is the connection of one process, and the lock that its threads share.
+
+    The lock knows its owner: an interrupt may come between taking the lock and noting that it was
+    taken, and then only the lock can tell that it is to be released.
+    """
 
     def __init__(self) -> None:
         self.pid = os.getpid()
-        self.lock = threading.Lock()
+        self.lock: Any = threading.RLock()
         self.db: sqlite3.Connection | None = None
         self.file: tuple[int, int] | None = None
         _sessions[id(self)] = self
@@ -159,14 +151,26 @@ class Connection:
         """Run `work`, which leaves nothing behind when it fails."""
         session = self._session_here()
         soon = min(deadline, time.monotonic() + _TURN_S)
+        lock = session.lock
         try:
-            with _held(session.lock, deadline):
-                db = self._current(session, deadline)
-                return patiently(soon, lambda: work(db))
+            if not lock.acquire(timeout=max(0, deadline - time.monotonic())):
+                raise busy_error("other threads wait for the file")
+            db = self._current(session, deadline)
+            return patiently(soon, lambda: work(db))
         except sqlite3.Error as error:
             if is_busy(error) and time.monotonic() < deadline:
                 return _Locked()
             raise translate(self._path, error) from error
+        finally:
+            # Not in a function or a context manager of Python: an interrupt at its first step would
+            # leave the lock taken forever.
+            try:
+                if lock._is_owned():
+                    lock.release()
+            except BaseException:
+                if lock._is_owned():
+                    lock.release()
+                raise
 
     def _session_here(self) -> _Session:
         session = self._session
@@ -235,7 +239,8 @@ _inherited: list[_Session] = []
 def _before_fork() -> None:
     held = _forking[threading.get_ident()] = []
     for session in _sessions_here():
-        if session.lock.acquire(timeout=_FORK_WAIT_S):
+        # A thread that forks inside a transaction owns the lock, and keeps its connection.
+        if not session.lock._is_owned() and session.lock.acquire(timeout=_FORK_WAIT_S):
             held.append(session)
             session.disconnect()
 
