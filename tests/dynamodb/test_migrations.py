@@ -93,7 +93,8 @@ class OldTable:
         return found
 
     def connect(self, **options: Any) -> SyncRepository:
-        return SyncRepository.connect(**self.place, **options)
+        patience: dict[str, Any] = {"connect_timeout": 60, "read_timeout": 60}
+        return SyncRepository.connect(**self.place, **patience, **options)
 
     def migrate(self, *options: str, typed: str | None = None) -> Result:
         place = ("--name", self.place["stack"], "--region", self.place["region"])

@@ -24,6 +24,9 @@ from .options import examples, json_option, registry_options, yes_option
 from .output import print_json
 from .target import Target
 
+# Nobody waits for a single call of a migration, and a busy table may take its time.
+_PATIENCE_S = 60
+
 
 @click.command(
     epilog=examples(
@@ -48,7 +51,8 @@ def migrate(dry_run: bool, yes: bool, as_json: bool, target: Target) -> None:
 
 async def _migrate(target: Target, *, dry_run: bool, yes: bool, as_json: bool) -> None:
     io = AsyncioIo()
-    store = await parse_url(target.url).open(io, OpenRequest(create=False, blocking=False))
+    url = parse_url(target.url).with_timeouts(_PATIENCE_S, _PATIENCE_S)
+    store = await url.open(io, OpenRequest(create=False, blocking=False))
     try:
         if not isinstance(store, DynamoStore):
             raise ValidationError("url", target.url, "is no DynamoDB table: it needs no migration")

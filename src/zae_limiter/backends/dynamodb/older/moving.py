@@ -10,7 +10,8 @@ So a pass that was interrupted is repeated: it finds what is left.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,7 +55,9 @@ from .records import (
     slot_of,
 )
 
-_AT_ONCE = 16
+_AT_ONCE = 8
+# A transaction takes 100 actions; small ones lose less when a client is faster.
+_ACTIONS_TOGETHER = 25
 _PAGE_ITEMS = 500
 _MOST_PROBLEMS = 20
 _DAY_S = 86_400
@@ -119,8 +122,7 @@ class Mover:
         """Move buckets, usage and audit events."""
 
         async def work(page: list[OldRecord]) -> None:
-            addresses = {self._address(found) for found, _ in page if found.is_bucket}
-            await self._all(self._move_bucket(address) for address in sorted(addresses))
+            await self._move_buckets(page)
             await self._all(
                 self._move_usage(found, item)
                 for found, item in page
@@ -219,6 +221,31 @@ class Mover:
             config.to_dict(),
         )
 
+    async def _move_buckets(self, page: list[OldRecord]) -> None:
+        """Move the buckets of a page, several in each transaction. The items of a partition at
+        either end may go on beyond the page, so their buckets are read once more."""
+        old: dict[BucketAddress, list[Item]] = defaultdict(list)
+        for found, item in page:
+            if found.is_bucket:
+                old[self._address(found)].append(item)
+        ends = {item["PK"]["S"] for _, item in (*page[:1], *page[-1:])}
+        whole = {a: items for a, items in old.items() if ends.isdisjoint(map(_partition, items))}
+        await self._all(self._move_together(dict(some)) for some in _portions(whole))
+        await self._all(self._move_bucket(address) for address in sorted(old.keys() - whole.keys()))
+
+    async def _move_together(self, old: dict[BucketAddress, list[Item]]) -> None:
+        """Move buckets in one transaction, else one by one: a client may have moved some, and one
+        that cannot be read keeps no other from being moved."""
+        with suppress(StoredDataError):
+            if not self._dry_run and await self._buckets.adopt_together(old):
+                self.tally.moved["buckets"] += len(old)
+                return
+        for address in old:
+            try:
+                await self._move_bucket(address)
+            except StoredDataError as error:
+                self.tally.complain(error)
+
     async def _move_bucket(self, address: BucketAddress) -> None:
         if self._dry_run:
             await self._buckets.look(address)
@@ -264,6 +291,27 @@ class Mover:
 
     def _address(self, found: OldKey) -> BucketAddress:
         return BucketAddress(self._namespace(found), found.name, old_resource(found.sk))
+
+
+def _partition(item: Item) -> str:
+    pk: str = item["PK"]["S"]
+    return pk
+
+
+def _portions(
+    old: Mapping[BucketAddress, list[Item]],
+) -> Iterator[list[tuple[BucketAddress, list[Item]]]]:
+    """Divide buckets into as many as one transaction takes."""
+    portion: list[tuple[BucketAddress, list[Item]]] = []
+    actions = 0
+    for address, items in old.items():
+        if portion and actions + 1 + len(items) > _ACTIONS_TOGETHER:
+            yield portion
+            portion, actions = [], 0
+        portion.append((address, items))
+        actions += 1 + len(items)
+    if portion:
+        yield portion
 
 
 def _is_record(found: OldKey, sk: str) -> bool:

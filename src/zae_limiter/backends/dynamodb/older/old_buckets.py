@@ -7,7 +7,7 @@ condition that it is as it was read. So a balance is never in force twice, and n
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ....core.bucket import Bucket, BucketAddress, Cell, refill
 from ....core.rates import rate_of
@@ -25,7 +25,7 @@ from ..schema import (
     pk_system,
     sk_namespace,
 )
-from ..table import Key, Table, key_of
+from ..table import Action, Key, Table, key_of
 from ..wire.values import Item, from_attribute
 from .records import OLD_BUCKET_SK, USAGE_SK, flattened
 
@@ -54,9 +54,7 @@ class OldBuckets:
             if not items:
                 return []
             bucket = decode_old_bucket(address, items)
-            putting = self._table.putting(encode_bucket_item(address, bucket), IS_NEW)
-            deleting = [self._table.deleting(key_of(item), _unchanged(item)) for item in items]
-            if await won(self._table, [putting, *deleting]):
+            if await won(self._table, self._moving(address, bucket, items)):
                 return [bucket]
             stored = await self._table.get(bucket_key(address), consistent=True)
             if stored is None:
@@ -67,6 +65,22 @@ class OldBuckets:
 
         moved = await race(self._table, f"bucket {address}", attempt)
         return moved[0] if moved else None
+
+    async def adopt_together(self, old: Mapping[BucketAddress, Sequence[Item]]) -> bool:
+        """Move several buckets, all of whose items are known, in one transaction. False, and none
+        is moved, when one of them has been moved or changed meanwhile."""
+        actions: list[Action] = []
+        for address, items in old.items():
+            actions += self._moving(address, decode_old_bucket(address, items), items)
+        return await won(self._table, actions)
+
+    def _moving(
+        self, address: BucketAddress, bucket: Bucket, items: Sequence[Item]
+    ) -> list[Action]:
+        """Return the actions that put today's item and delete the old ones, if they are as they
+        were read."""
+        putting = self._table.putting(encode_bucket_item(address, bucket), IS_NEW)
+        return [putting, *(self._table.deleting(key_of(i), _unchanged(i)) for i in items)]
 
     async def of_entity(self, namespace_id: str, entity_id: str) -> dict[BucketAddress, Bucket]:
         """Return all old buckets of an entity, as they will be when they are moved."""
