@@ -315,6 +315,24 @@ def test_usage_that_was_counted_meanwhile_is_added_to_the_old(table: OldTable) -
     assert [(u.counters, u.total_events) for u in found] == [({"tpm": 507, "rpm": 1}, 11)]
 
 
+@pytest.mark.parametrize("page_items", [1, 3, 4])
+def test_limits_of_a_bucket_that_lie_on_two_pages_are_moved_together(
+    table: OldTable, page_items: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zae_limiter.backends.dynamodb.older.moving._PAGE_ITEMS", page_items)
+    left = {"rpm": (5, 10), "tpm": (30, 100), "x": (1, 7)}
+    entities = [f"key-{number}" for number in range(6)]
+    for entity_id in entities:
+        table.put(*old_bucket("flat", entity_id, "gpt-4", left, table.now_ms))
+    table.be_of("0.9.0")
+    assert table.migrate("--yes").exit_code == 0
+    with table.connect() as repository:
+        for entity_id in entities:
+            found = repository.get_buckets(entity_id, "gpt-4")
+            assert {b.limit_name: b.tokens for b in found} == {"rpm": 5, "tpm": 30, "x": 1}
+    assert old_keys(table) == []
+
+
 def test_clients_and_the_migration_move_each_bucket_once(table: OldTable) -> None:
     """Of each bucket 5 of 10 are left, and nothing refills while the test runs."""
     entities = [f"key-{number}" for number in range(OLD_BUCKETS)]
