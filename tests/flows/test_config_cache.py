@@ -264,11 +264,11 @@ def test_shared_records_are_bounded() -> None:
 
 def test_a_read_from_before_an_invalidation_is_not_kept() -> None:
     cache = ConfigCache()
-    generation = cache.generation
+    epoch = cache.epoch
     cache.invalidate("some-entity")
-    cache.keep_entry(generation, "key-1", ResolvedEntry("gpt-4", 0, 60_000, PLAIN), 0)
-    cache.keep_records(generation, {SYSTEM_SLOT: SharedRecord(0, None)})
-    cache.keep_owners(generation, RecordOwners(0, frozenset()))
+    cache.keep_entry(epoch, "key-1", ResolvedEntry("gpt-4", 0, 60_000, PLAIN), 0)
+    cache.keep_records(epoch, {SYSTEM_SLOT: SharedRecord(0, None)})
+    cache.keep_owners(epoch, RecordOwners(0, frozenset()))
     assert cache.stats().size == 0
     assert cache.entry("key-1", "gpt-4") is None
     assert cache.records((SYSTEM_SLOT,), 0) == {}

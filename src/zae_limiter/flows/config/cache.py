@@ -43,7 +43,7 @@ class RecordOwners(NamedTuple):
 class ConfigCache:
     """Configuration as this process last read it. Any number of threads may share one.
 
-    `generation` counts invalidations: a read that began before one must not be kept after it.
+    `epoch` counts invalidations: a read that began before one must not be kept after it.
     `registered_at_ms` is when the namespace was last found to be registered.
     """
 
@@ -57,7 +57,7 @@ class ConfigCache:
         self.ttl_seconds = ttl_seconds
         self.last_on_unavailable: OnUnavailableAction | None = None
         self.ttl_ms = int(ttl_seconds * 1000)
-        self.generation = 0
+        self.epoch = 0
         self.registered_at_ms = registered_at_ms
         self.hits = 0
         self.misses = 0
@@ -90,10 +90,10 @@ class ConfigCache:
                 found[slot] = record
         return found
 
-    def keep_records(self, generation: int, records: Mapping[ConfigSlot, SharedRecord]) -> None:
-        """Keep shared records, unless the cache was invalidated since `generation`."""
+    def keep_records(self, epoch: int, records: Mapping[ConfigSlot, SharedRecord]) -> None:
+        """Keep shared records, unless the cache was invalidated since `epoch`."""
         with self._lock:
-            if generation != self.generation:
+            if epoch != self.epoch:
                 return
             for slot, record in records.items():
                 self._records.put(slot, record)
@@ -106,18 +106,16 @@ class ConfigCache:
         owners = self._owners
         return owners if owners is not None and self.is_fresh(owners.since_ms, now_ms) else None
 
-    def keep_owners(self, generation: int, owners: RecordOwners) -> None:
-        """Keep the list of owners, unless the cache was invalidated since `generation`."""
+    def keep_owners(self, epoch: int, owners: RecordOwners) -> None:
+        """Keep the list of owners, unless the cache was invalidated since `epoch`."""
         with self._lock:
-            if generation == self.generation:
+            if epoch == self.epoch:
                 self._owners = owners
 
-    def keep_entry(
-        self, generation: int, entity_id: str, entry: ResolvedEntry, now_ms: int
-    ) -> None:
-        """Keep an entity's entry, unless the cache was invalidated since `generation`."""
+    def keep_entry(self, epoch: int, entity_id: str, entry: ResolvedEntry, now_ms: int) -> None:
+        """Keep an entity's entry, unless the cache was invalidated since `epoch`."""
         with self._lock:
-            if generation == self.generation:
+            if epoch == self.epoch:
                 self._entities.put(entity_id, entry, now_ms)
 
     def invalidate(self, entity_id: str | None = None, resource: str | None = None) -> None:
@@ -125,7 +123,7 @@ class ConfigCache:
         # An entity's `_default_` limits decide for all of its resources.
         name = None if resource == DEFAULT_RESOURCE else resource
         with self._lock:
-            self.generation += 1
+            self.epoch += 1
             self._owners = None
             if entity_id is not None:
                 self._entities.discard(entity_id, name)

@@ -38,36 +38,36 @@ async def resolve(scope: Scope, entity_id: str, resource: str) -> Resolution:
         cache.hits += 1
         return entry.resolution
     await confirm_registration(scope)
-    generation = cache.generation
+    epoch = cache.epoch
     own: _Own | None = None
     records = cache.records(shared_slots(resource), now_ms)
     if entry is not None and cache.is_fresh(entry.since_ms, now_ms):
         own = entry.since_ms, entry.resolution.own
     elif cache.ttl_ms:
-        owners = cache.owners(now_ms) or await _list_owners(scope, generation)
+        owners = cache.owners(now_ms) or await _list_owners(scope, epoch)
         if owners.exclude(entity_id):
             if len(records) == len(shared_slots(resource)):
                 cache.hits += 1
                 return shared_settings(resource, *records.values()).resolution
             own = owners.since_ms, NO_SETTINGS
-    return await _decide(scope, entity_id, resource, generation, records, own)
+    return await _decide(scope, entity_id, resource, epoch, records, own)
 
 
 async def resolve_afresh(scope: Scope, entity_id: str, resource: str) -> Resolution:
     """Decide after a read of every record, which is shared with no other task."""
-    generation = scope.local.config_cache.generation
-    return await _decide(scope, entity_id, resource, generation, {}, None, afresh=True)
+    epoch = scope.local.config_cache.epoch
+    return await _decide(scope, entity_id, resource, epoch, {}, None, afresh=True)
 
 
-async def _list_owners(scope: Scope, generation: int) -> RecordOwners:
+async def _list_owners(scope: Scope, epoch: int) -> RecordOwners:
     async def read() -> RecordOwners:
         now_ms, configs = scope.io.now_ms(), scope.store.configs
         found = await configs.entities_with_records(scope.namespace_id, _MAX_OWNERS)
         return RecordOwners(now_ms, found)
 
-    key = (scope.namespace_id, generation, "owners")
+    key = (scope.namespace_id, epoch, "owners")
     owners = await scope.local.config_reads.share(scope.io, key, read)
-    scope.local.config_cache.keep_owners(generation, owners)
+    scope.local.config_cache.keep_owners(epoch, owners)
     return owners
 
 
@@ -75,7 +75,7 @@ async def _decide(
     scope: Scope,
     entity_id: str,
     resource: str,
-    generation: int,
+    epoch: int,
     records: _Records,
     own: _Own | None,
     *,
@@ -83,7 +83,7 @@ async def _decide(
 ) -> Resolution:
     """Read what the cache did not know, decide, and keep the outcome.
 
-    `generation`: the cache's, before it was asked. `records`, `own`: what it knew.
+    `epoch`: the cache's, before it was asked. `records`, `own`: what it knew.
     """
     cache, now_ms, page = scope.local.config_cache, scope.io.now_ms(), _NOTHING_READ
     wanted = stale = tuple(slot for slot in shared_slots(resource) if slot not in records)
@@ -92,10 +92,10 @@ async def _decide(
     if wanted:
         joins = cache.ttl_ms > 0 and not afresh
         asker = entity_id if own is None else None
-        now_ms, page = await _read(scope, wanted, asker, generation if joins else None)
+        now_ms, page = await _read(scope, wanted, asker, epoch if joins else None)
     if stale:
         read = {slot: SharedRecord(now_ms, page.configs.get(slot)) for slot in stale}
-        cache.keep_records(generation, read)
+        cache.keep_records(epoch, read)
         records = {slot: read.get(slot) or records[slot] for slot in shared_slots(resource)}
     shared = shared_settings(resource, *records.values())
     since_ms, settings = own or (now_ms, own_settings(entity_id, resource, page))
@@ -104,14 +104,14 @@ async def _decide(
     if scope.namespace_name:
         until_ms = min(until_ms, cache.registered_until_ms)
     entry = ResolvedEntry(resource, since_ms, until_ms, resolution)
-    cache.keep_entry(generation, entity_id, entry, now_ms)
+    cache.keep_entry(epoch, entity_id, entry, now_ms)
     return resolution
 
 
 async def _read(
-    scope: Scope, wanted: Slots, asker: str | None, generation: int | None
+    scope: Scope, wanted: Slots, asker: str | None, epoch: int | None
 ) -> tuple[int, ConfigPage]:
-    """Read records, and say when. Tasks of one `generation` share the read: without that bound, a
+    """Read records, and say when. Tasks of one `epoch` share the read: without that bound, a
     task that comes after a change of its own could join a read from before the change."""
 
     async def read() -> tuple[int, ConfigPage]:
@@ -119,20 +119,20 @@ async def _read(
         now_ms = scope.io.now_ms()
         return now_ms, await scope.store.configs.read(scope.namespace_id, wanted, asker)
 
-    if generation is None:
+    if epoch is None:
         return await read()
-    key = (scope.namespace_id, generation, wanted, asker)
+    key = (scope.namespace_id, epoch, wanted, asker)
     return await scope.local.config_reads.share(scope.io, key, read)
 
 
 async def resolve_on_unavailable(scope: Scope) -> OnUnavailableAction | None:
     """Find the action of the system record; None if it names none."""
     cache, now_ms = scope.local.config_cache, scope.io.now_ms()
-    generation = cache.generation
+    epoch = cache.epoch
     records = cache.records((SYSTEM_SLOT,), now_ms)
     if not records:
         page = await scope.store.configs.read(scope.namespace_id, [SYSTEM_SLOT])
         records = {SYSTEM_SLOT: SharedRecord(now_ms, page.configs.get(SYSTEM_SLOT))}
-        cache.keep_records(generation, records)
+        cache.keep_records(epoch, records)
     system = records[SYSTEM_SLOT].config
     return None if system is None else system.on_unavailable
