@@ -335,9 +335,17 @@ async def _looked_at(stage: Stage) -> None:
         await take(careful, stage.amounts())
 
 
+@path("first acquire in a TTL from a bucket of 8 shards")
+async def _kept_up(stage: Stage) -> None:
+    await stage.split(8)
+    with stage.bill():
+        await stage.take()
+
+
 @path("acquire from a bucket of 8 shards")
 async def _sharded(stage: Stage) -> None:
     await stage.split(8)
+    await stage.take()
     with stage.bill(times=10):
         for _ in range(10):
             await stage.take()
@@ -346,6 +354,7 @@ async def _sharded(stage: Stage) -> None:
 @path("acquire of 30 % of the capacity from 8 shards")
 async def _withdrawn(stage: Stage) -> None:
     await stage.split(8)
+    await stage.take()
     with stage.bill():
         await stage.take(amount=CAPACITY * 3 // 10)
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import zae_limiter
 from tests.support.strategies import limit_sets, limits, quick
 from zae_limiter.core.bucket import (
+    FIRST_ITEM_OUTLASTS_S,
     MAX_DORMANT,
     WCU_CELL,
     Bucket,
@@ -188,7 +189,7 @@ class TestSplit:
         remainder = data.draw(st.integers(0, whole.rate("x").period_ms - 1))
         cell = whole.cells["x"]._replace(tokens_milli=held_milli, remainder=remainder)
         whole = whole._replace(cells={"x": cell})
-        lower, upper = split(whole)
+        lower, upper = split(whole, "g")
         assert lower.cells["x"].tokens_milli + upper.cells["x"].tokens_milli == held_milli
         assert real_balance(lower, "x") + real_balance(upper, "x") == real_balance(whole, "x")
         assert lower.ceiling_milli("x") + upper.ceiling_milli("x") == whole.ceiling_milli("x")
@@ -201,7 +202,7 @@ class TestSplit:
         self, limit: Limit, debt_milli: int, steps_ms: list[int]
     ) -> None:
         whole = bucket_with(LimitSet.of([limit]), {"x": -debt_milli})
-        lower, upper = (refill_in_steps(half, steps_ms) for half in split(whole))
+        lower, upper = (refill_in_steps(half, steps_ms) for half in split(whole, "g"))
         once = refill(whole, NOW_MS + sum(steps_ms))
         if once.cells["x"].tokens_milli < 0:
             assert real_balance(lower, "x") + real_balance(upper, "x") == real_balance(once, "x")
@@ -209,19 +210,20 @@ class TestSplit:
     def test_the_lower_keeps_the_history_and_the_upper_starts_its_own(self) -> None:
         whole = take_tokens(full_bucket(self.LIMITS, NOW_MS), {"rpm": 1001}, 7)
         whole = whole._replace(recent=("op",), parent_id="org", cascade=True, expires_at_s=9)
-        lower, upper = split(whole)
+        lower, upper = split(whole, "g")
         assert (lower.shard, lower.shard_count, upper.shard, upper.shard_count) == (0, 2, 1, 2)
         assert lower.cells["rpm"] == Cell(29_500, Rate(60_000, 60_000, 60_000), 1001)
         assert upper.cells["rpm"] == Cell(29_499, Rate(60_000, 60_000, 60_000), 0)
         assert (lower.acquires, lower.recent) == (7, ("op",))
         assert (upper.acquires, upper.recent) == (0, ())
+        assert (lower.expires_at_s, upper.expires_at_s) == (9 + FIRST_ITEM_OUTLASTS_S, 9)
         for half in (lower, upper):
-            assert (half.parent_id, half.cascade, half.expires_at_s) == ("org", True, None)
+            assert (half.parent_id, half.cascade, half.generation) == ("org", True, "g")
             assert (half.refilled_at_ms, half.fingerprint) == (NOW_MS, self.LIMITS.fingerprint)
 
     def test_writes_are_counted_by_item(self) -> None:
         whole = take_tokens(full_bucket(self.LIMITS, NOW_MS, metered=True), {WCU: 999_000}, 1)
-        lower, upper = split(whole)
+        lower, upper = split(whole, "g")
         assert lower.cells[WCU].tokens_milli == 1000
         assert upper.cells[WCU] == WCU_CELL
 

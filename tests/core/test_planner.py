@@ -7,7 +7,15 @@ from hypothesis import strategies as st
 from tests.core.kinds import GAINED, STORED, UNSEEN, kind_of
 from tests.support.strategies import limit_sets, quick, untimed
 from zae_limiter.core.apply import apply
-from zae_limiter.core.bucket import Bucket, Cell, at, full_bucket, refill, take_tokens
+from zae_limiter.core.bucket import (
+    FIRST_ITEM_OUTLASTS_S,
+    Bucket,
+    Cell,
+    at,
+    full_bucket,
+    refill,
+    take_tokens,
+)
 from zae_limiter.core.limit import Limit, LimitSet
 from zae_limiter.core.planner import (
     Crowded,
@@ -279,11 +287,13 @@ class TestMetered:
         assert write.bucket.cells[WCU].tokens_milli == 999_000
 
 
-def test_a_bucket_that_was_split_never_expires() -> None:
-    shard = USED._replace(shard_count=2, expires_at_s=5)
+def test_the_first_item_of_a_split_bucket_outlasts_the_others() -> None:
+    first = USED._replace(shard_count=2, expires_at_s=5)
     intent = wants(ttl_seconds=420, rpm=1000)
-    assert stamped(intent, shard, NOW_MS).expires_at_s is None
-    assert stamped(intent, USED, NOW_MS).expires_at_s == NOW_MS // 1000 + 420
+    usual_s = NOW_MS // 1000 + 420
+    assert stamped(intent, USED, NOW_MS).expires_at_s == usual_s
+    assert stamped(intent, first._replace(shard=1), NOW_MS).expires_at_s == usual_s
+    assert stamped(intent, first, NOW_MS).expires_at_s == usual_s + FIRST_ITEM_OUTLASTS_S
 
 
 @quick

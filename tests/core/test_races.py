@@ -72,7 +72,7 @@ def test_no_race_of_a_split_bucket_lets_out_more_than_the_window_allows(
     limits: LimitSet, clocks_ms: list[int], metered: bool, data: st.DataObject
 ) -> None:
     # An item in debt does not hold back the others, so here adjusts only give back.
-    tape = data.draw(tapes(limits, [*TAKING, "split", "adjust"], signs=[-1]))
+    tape = data.draw(tapes(limits, [*TAKING, "split", "merge", "adjust"], signs=[-1]))
     race = Race([limits], clocks_ms, max_delay_ms=MAX_DELAY_MS, metered=metered)
     race.run(tape).assert_window_theorem()
 
@@ -113,7 +113,7 @@ def agreeing(write: Write, bucket: Bucket | None) -> Outcome:
 def test_while_limits_change_balances_stay_right_and_apply_does_what_its_clauses_say(
     one: LimitSet, two: LimitSet, three: LimitSet, clocks_ms: list[int], data: st.DataObject
 ) -> None:
-    tape = data.draw(tapes(one, [*TAKING, "restamp", "split", "adjust"]))
+    tape = data.draw(tapes(one, [*TAKING, "restamp", "split", "merge", "adjust"]))
     Race([one, two, three], clocks_ms, apply=agreeing, max_delay_ms=MAX_DELAY_MS).run(tape)
 
 
@@ -276,6 +276,30 @@ TAPES: dict[str, tuple[str, list[Step]]] = {
             Step("take", 1, 0, {"new": 10_000}, limits=2),
         ],
     ),
+    "two items are merged while another client takes from one": (
+        "generation",
+        [
+            Step("take", 0, 0, rps(1)),
+            Step("split", 0),
+            Step("look", 0, shard=1),
+            Step("look", 1, shard=1),
+            Step("merge", 0),
+            Step("take", 0, 0, rps(9)),
+            Step("take", 1, 0, rps(4), shard=1),
+        ],
+    ),
+    "an item is charged while it is about to be merged": (
+        "same",
+        [
+            Step("take", 0, 0, rps(1)),
+            Step("split", 0),
+            Step("look", 0, shard=1),
+            Step("look", 1, shard=1),
+            Step("take", 1, 0, rps(4), shard=1),
+            Step("merge", 0),
+            Step("take", 0, 0, rps(9)),
+        ],
+    ),
     "a write is sent again": (
         "memory",
         [Step("take", 0, 0, rps(1)), Step("guess", 0, 0, rps(1)), Step("resend", 0)],
@@ -309,7 +333,7 @@ def any_tapes(seed: str, count: int) -> Iterator[list[Step]]:
     waits_ms = [*[0] * 8, 1, 40, MAX_DELAY_MS, 900, 6000, 30_000]
     for _ in range(count):
         splits = dice.random() < 0.5
-        verbs = [*whole, "split"] if splits else whole
+        verbs = [*whole, "split", "merge"] if splits else whole
         amounts = (-10, -8, -5, -4, -2, -1) if splits else (-10, -8, -5, -2, 1, 2, 3, 4, 6, 9, 10)
         yield [
             Step(

@@ -7,8 +7,12 @@ from hypothesis import strategies as st
 from tests.support.strategies import quick
 from zae_limiter.core.shards import (
     MAX_SHARDS,
+    RETIRED,
+    Part,
     free_count,
     halve,
+    holes,
+    in_force,
     owner,
     share,
     sibling,
@@ -143,3 +147,50 @@ def test_items_are_all_of_a_bucket_when_their_parts_sum_to_one(
     shard_counts: list[int], whole: bool
 ) -> None:
     assert sums_to_one(shard_counts) is whole
+
+
+parts = st.dictionaries(
+    st.integers(0, MAX_SHARDS - 1),
+    st.builds(Part, st.sampled_from(COUNTS), st.sampled_from(["", "one", "two", RETIRED])),
+    max_size=12,
+).map(lambda found: {shard: part for shard, part in found.items() if shard < part.shard_count})
+
+
+@quick
+@given(parts)
+def test_items_in_force_never_overlap_and_have_one_generation(found: dict[int, Part]) -> None:
+    counts = in_force(found)
+    for shard in range(MAX_SHARDS):
+        assert sum(shard % count == item for item, count in counts.items()) <= 1
+    assert len({found[shard].generation for shard in counts}) <= 1
+    if 0 in found and found[0].generation != RETIRED:
+        assert counts[0] == found[0].shard_count
+
+
+@quick
+@given(parts)
+def test_items_in_force_and_the_holes_beside_them_sum_to_one(found: dict[int, Part]) -> None:
+    counts = in_force(found)
+    missing = holes(counts)
+    assert not counts.keys() & missing.keys()
+    assert sums_to_one([*counts.values(), *missing.values()])
+    assert not holes({**counts, **missing})
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        ({}, {}),
+        ({0: Part(1, "")}, {0: 1}),
+        ({0: Part(1, ""), 1: Part(2, "old")}, {0: 1}),
+        ({0: Part(2, "new"), 1: Part(2, "old")}, {0: 2}),
+        ({0: Part(2, "g"), 1: Part(2, "g"), 3: Part(4, "g")}, {0: 2, 1: 2}),
+        ({0: Part(2, "g"), 1: Part(4, "g"), 3: Part(4, "g")}, {0: 2, 1: 4, 3: 4}),
+        ({1: Part(2, "g"), 2: Part(4, "old")}, {1: 2}),
+        ({0: Part(2, "g"), 1: Part(2, RETIRED)}, {0: 2}),
+    ],
+)
+def test_item_zero_says_which_items_are_in_force(
+    found: dict[int, Part], expected: dict[int, int]
+) -> None:
+    assert in_force(found) == expected

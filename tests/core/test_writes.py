@@ -342,18 +342,18 @@ class TestRefill:
         assert (after.parent_id, after.cascade) == ("org", True)
 
     def test_a_split_hands_on_half_of_what_is_there(self) -> None:
-        write = Refill("op", NOW_MS, BUCKET, split(BUCKET)[0])
+        write = Refill("op", NOW_MS, BUCKET, split(BUCKET, "g")[0])
         after = granted(apply(write, take_tokens(BUCKET, {"rps": 2000}, 1)))
         assert (tokens(after), after.shard_count) == ({"rps": 0, "tps": 10_000}, 2)
 
     def test_a_split_is_refused_when_half_of_what_was_there_is_there_no_more(self) -> None:
-        write = Refill("op", NOW_MS, BUCKET, split(BUCKET)[0])
+        write = Refill("op", NOW_MS, BUCKET, split(BUCKET, "g")[0])
         raced = take_tokens(BUCKET, {"rps": 2001}, 1)
         assert apply(write, raced) == Refused(raced)
 
     def test_debt_can_be_split(self) -> None:
         indebted = with_tokens(BUCKET, "rps", -3000)
-        write = Refill("op", NOW_MS, indebted, split(indebted)[0])
+        write = Refill("op", NOW_MS, indebted, split(indebted, "g")[0])
         after = granted(apply(write, take_tokens(indebted, {"rps": 500}, 0)))
         assert tokens(after)["rps"] == -2000
 

@@ -26,6 +26,7 @@ from tests.support.servers.tables import OwnTable, own_table
 from zae_limiter import Limit
 from zae_limiter.backends.dynamodb.url import dynamodb_url
 from zae_limiter.core.bucket import BucketAddress
+from zae_limiter.flows.shards.items import read_all, split_shard
 from zae_limiter.testing import ManualClock
 
 ROOT = Path(__file__).parents[2]
@@ -213,9 +214,15 @@ async def test_an_item_of_six_limits_with_short_names_fits_into_one_unit(
         for _ in range(12):
             clock.advance(9_876.543)
             await take(limiter, dict.fromkeys(names, 11_111_117), entity_id, resource)
-    (item,) = [each for each in table.items() if "rf" in each]
+        (item,) = [each for each in table.items() if "rf" in each]
+        home = BucketAddress(repository.namespace_id, entity_id, resource)
+        found = await read_all(repository.scope, home)
+        assert await split_shard(repository.scope, home, found[home])
     told = 380 + len(names) * (60 + 6 * len(names[0])) + 5 * len(entity_id + resource)
     told += len("parent_id" + parent_id)
     assert 0.95 * told <= item_bytes(item) <= told
     assert (item_bytes(item) <= 1024) == fits
+    parts = [each for each in table.items() if "rf" in each]
+    assert len(parts) == 2
+    assert not fits or max(map(item_bytes, parts)) <= 1024
     assert FORMULA in GUIDE

@@ -43,7 +43,7 @@ from zae_limiter import (
 from zae_limiter.backends.dynamodb.url import dynamodb_url
 from zae_limiter.core.bucket import BucketAddress
 from zae_limiter.core.exceptions import StorageUnavailable
-from zae_limiter.flows.shards.items import make_shard, read_all
+from zae_limiter.flows.shards.items import read_all, split_shard
 from zae_limiter.testing import ManualClock
 
 from .test_processes import check_history
@@ -127,7 +127,7 @@ async def live_through(repository: Repository) -> tuple[int, int, int, int]:
             raise ZeroDivisionError
     scope = repository.scope
     home = BucketAddress(scope.namespace_id, "key", "gpt-4")
-    await make_shard(scope, home._replace(shard=1))
+    await split_shard(scope, home, (await read_all(scope, home))[home])
     async with limiter.acquire("key", "gpt-4", {"rpm": 700}) as lease:
         await lease.release(rpm=100)
     with pytest.raises(ZeroDivisionError):

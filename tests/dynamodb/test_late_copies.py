@@ -16,7 +16,7 @@ from tests.support.servers.tables import OwnTable
 from zae_limiter import Limit, RateLimiter, Repository
 from zae_limiter.backends.dynamodb.url import dynamodb_url
 from zae_limiter.core.bucket import BucketAddress
-from zae_limiter.flows.shards.items import make_shard
+from zae_limiter.flows.shards.items import read_all, split_shard
 from zae_limiter.testing import ManualClock
 
 RPM = Limit.per_day("rpm", 1000)
@@ -134,14 +134,20 @@ async def levels_together(line: Line) -> None:
 
 async def shards_together(line: Line) -> None:
     """More than one shard has, from both in one transaction."""
-    await make_shard(line.repository.scope, home(line)._replace(shard=1))
+    await split(line)
     line.keep_back("TransactWriteItems")
     await line.take(rpm=400)
 
 
 async def a_split(line: Line) -> None:
     line.keep_back("TransactWriteItems")
-    await make_shard(line.repository.scope, home(line)._replace(shard=1))
+    await split(line)
+
+
+async def split(line: Line) -> None:
+    scope = line.repository.scope
+    found = await read_all(scope, home(line))
+    await split_shard(scope, home(line), found[home(line)])
 
 
 def home(line: Line) -> BucketAddress:

@@ -16,7 +16,8 @@ from zae_limiter.core.limit import MILLI
 from zae_limiter.core.shards import MAX_SHARDS, sums_to_one
 from zae_limiter.core.writes import Granted, Outcome, Write
 from zae_limiter.flows.acquire.send import Addressed
-from zae_limiter.flows.shards.items import read_all
+from zae_limiter.flows.shards.items import read_all, split_shard
+from zae_limiter.flows.shards.known_split import KnownSplit
 from zae_limiter.runtime.blocking import run
 
 Act = Callable[[Bucket, int], Bucket]
@@ -197,13 +198,15 @@ def test_an_item_too_busy_to_be_split_is_charged_itself() -> None:
     bench = Bench()
     take(bench.limiter, rpm=1)
     bench.split_to(2)
+    run(split_shard(bench.repository.scope, bench.home, bench.items[bench.home]))
     rivals = Rivals(bench, nibble_after_refill("rpm", 1))
     client = bench.client()
-    client.repository.scope.local.shard_counts.put(bench.home, MAX_SHARDS)
-    client.repository.scope.local.preferred_shards.put(bench.home, MAX_SHARDS - 1)
+    local = client.repository.scope.local
+    local.splits.put(bench.home, KnownSplit(MAX_SHARDS, bench.shards()[0].generation))
+    local.preferred_shards.put(bench.home, MAX_SHARDS - 1)
     assert all(take(client, tpm=1) for _ in range(8))
     assert rivals.steps > 0
-    assert len(bench.shards()) == 2
+    assert len(bench.shards()) == 3
 
 
 def test_a_read_of_all_items_ends_though_an_item_is_missing(bench: Bench) -> None:

@@ -13,7 +13,8 @@ from zae_limiter.core.bucket import BucketAddress
 from zae_limiter.core.shards import MAX_SHARDS, sums_to_one
 from zae_limiter.core.writes import Outcome, Write
 from zae_limiter.flows.acquire.charge import ONE_WRITE_MILLI
-from zae_limiter.flows.shards.items import make_shard, read_all, split_shard
+from zae_limiter.flows.shards.holes import make_shard
+from zae_limiter.flows.shards.items import read_all, split_shard
 from zae_limiter.runtime.blocking import run
 from zae_limiter.testing import Event, window_excess
 from zae_limiter.testing.clock import START_MS
@@ -172,9 +173,11 @@ def test_a_release_goes_back_to_the_shards_it_came_from(bench: Bench) -> None:
 def test_a_client_that_draws_a_missing_shard_creates_it(bench: Bench) -> None:
     take(bench.limiter, rpm=1)
     scope = bench.repository.scope
+    for _ in range(3):
+        run(split_shard(scope, bench.home, bench.items[bench.home]))
     made = run(make_shard(scope, bench.home._replace(shard=5)))
     assert made is not None
-    assert sorted(bucket.shard for bucket in bench.shards()) == [0, 1, 3, 5]
+    assert sorted(bucket.shard for bucket in bench.shards()) == [0, 1, 2, 3, 4, 5]
     assert sums_to_one(bucket.shard_count for bucket in bench.shards())
     assert bench.total("rpm") == (RPM.capacity - 1) * 1000
 
@@ -187,15 +190,6 @@ def test_a_shard_that_was_deleted_comes_back_full_and_no_more(bench: Bench) -> N
     run(make_shard(bench.repository.scope, gone))
     assert sums_to_one(bucket.shard_count for bucket in bench.shards())
     assert bench.total("rpm") <= RPM.capacity * 1000
-
-
-def test_a_split_bucket_does_not_expire_in_parts(bench: Bench) -> None:
-    take(bench.limiter, rpm=1)
-    assert all(bucket.expires_at_s is not None for bucket in bench.shards())
-    bench.split_to(2)
-    bench.clock.advance(1)
-    assert take(bench.limiter, rpm=1)
-    assert all(bucket.expires_at_s is None for bucket in bench.shards())
 
 
 def test_the_stored_state_can_be_asked_for_by_shard(bench: Bench) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from itertools import groupby
 
+from tests.support.partition import assert_partition
 from zae_limiter.core.bucket import (
     Bucket,
     BucketAddress,
@@ -14,11 +15,13 @@ from zae_limiter.core.bucket import (
     full_bucket,
     has_leapt,
     is_ahead,
+    is_another,
 )
 from zae_limiter.core.bucket import refill as refilled
 from zae_limiter.core.idempotency import operation_name
 from zae_limiter.core.judge import judge_shards
 from zae_limiter.core.limit import MILLI, LimitSet
+from zae_limiter.core.shards import RETIRED, in_force
 from zae_limiter.core.validation import FORGOTTEN, SET_BACK, WCU
 from zae_limiter.core.windows import hour_start_ms, iso_ms
 from zae_limiter.core.writes import Adjust, Create, Fill, Refill, Take, Write
@@ -41,6 +44,8 @@ def check(world: World) -> None:
     """Raise `AssertionError` for the first promise that was broken."""
     for home, history in world.truth.histories().items():
         check_items(history)
+        if home not in world.truth.expired:
+            check_partition(history)
         check_window(home, history)
         check_usage(world, home, history)
     check_charges(world)
@@ -79,14 +84,22 @@ def acquires(write: Write) -> int:
 
 
 def is_split(write: Write) -> bool:
-    """Whether the write is one half of a split."""
+    """Whether the write changes how a bucket is divided: a split, a merge or a filled hole."""
     match write:
         case Create():
-            return write.bucket.shard > 0
+            return bool(write.bucket.generation)
         case Refill():
-            return write.after.shard_count != write.before.shard_count
+            return write.after.part != write.before.part
         case _:
             return False
+
+
+def is_merge(write: Write) -> bool:
+    """Whether the write makes a larger part of an item, or retires an item."""
+    if not isinstance(write, Refill):
+        return False
+    before, after = write.before, write.after
+    return after.generation == RETIRED or after.shard_count < before.shard_count
 
 
 def _consumed_milli(bucket: Bucket | None, name: str) -> int:
@@ -103,12 +116,24 @@ def check_items(history: Iterable[Applied]) -> None:
             assert operation not in seen, f"applied twice: {applied}"
             seen.add(operation)
             _check_item(applied)
-        if is_split(parts[0].write):
+        if is_merge(parts[0].write):
+            _check_merge(parts)
+        elif is_split(parts[0].write) and len(parts) > 1:
             _check_split(parts)
+
+
+def check_partition(history: Iterable[Applied]) -> None:
+    """4.8: after each step the parts in force sum to one."""
+    items: dict[int, Bucket] = {}
+    for _, together in groupby(history, key=lambda applied: applied.step):
+        items |= {applied.address.shard: applied.after for applied in together}
+        assert_partition(items.values())
 
 
 def _check_item(applied: Applied) -> None:
     before, after, write = applied.before, applied.after, applied.write
+    if before is not None and is_another(before, after):
+        before = None
     if before is not None and after.refilled_at_ms < before.refilled_at_ms:
         assert SET_BACK in after.dormant, f"rf fell: {applied}"
         assert is_ahead(before, write.at_ms), f"rf was set back without need: {applied}"
@@ -164,6 +189,22 @@ def _check_split(parts: list[Applied]) -> None:
         assert is_own or held_milli == cell.tokens_milli, f"{name} not as before: {parts}"
 
 
+def _check_merge(parts: list[Applied]) -> None:
+    """4.8: a merged item holds what the two did, but for half a millitoken."""
+    merged, retired = parts[0], parts[1:2]
+    assert merged.before is not None
+    if not retired:
+        return
+    items = [merged.before, *(part.before for part in retired if part.before is not None)]
+    for name, cell in merged.after.cells.items():
+        if any(name not in item.cells for item in items) or name == WCU:
+            continue
+        then = [refilled(item, merged.after.refilled_at_ms) for item in items]
+        held_milli = sum(item.cells[name].tokens_milli for item in then)
+        is_same = merged.after.fingerprint == merged.before.fingerprint
+        assert not is_same or 0 <= cell.tokens_milli - held_milli <= 1, f"{name}: {parts}"
+
+
 def check_window(home: BucketAddress, history: list[Applied]) -> None:
     """4.1, with the most that the limits allowed at any time."""
     takings = [applied for applied in history if not isinstance(applied.write, Adjust)]
@@ -183,14 +224,15 @@ def check_window(home: BucketAddress, history: list[Applied]) -> None:
 
 
 def _events(life: list[Applied], name: str) -> Iterator[Event]:
-    """Debt stays at the shard where it was made and holds back none of the others. So it counts
-    only against a bucket that stays in one piece."""
+    """Debt of a bucket in several items holds back all of them only after it has been spread: an
+    acquire that comes meanwhile may be admitted. So it counts against a bucket in one item."""
     counts_debt = all(applied.after.shard_count == 1 for applied in life)
-    for applied in life:
-        amount_milli = deltas_milli(applied.write).get(name, 0)
-        admitted = not isinstance(applied.write, Adjust)
+    for _, together in groupby(life, key=lambda applied: applied.step):
+        parts = list(together)
+        admitted = not isinstance(parts[0].write, Adjust)
+        amount_milli = sum(deltas_milli(part.write).get(name, 0) for part in parts)
         if admitted or counts_debt or amount_milli < 0:
-            yield Event(applied.at_ms, name, amount_milli, admitted)
+            yield Event(parts[0].at_ms, name, amount_milli, admitted)
 
 
 def _lives(history: list[Applied]) -> Iterator[tuple[str, list[Applied]]]:
@@ -423,7 +465,12 @@ def _moments(
             items |= {part.address.shard: part.after for part in parts}
         elif parts[0].at_ms <= story.decided_ms:
             later.append(parts)
-    yield list(items.values())
+    yield _in_force(items)
     for parts in later:
         items |= {part.address.shard: part.after for part in parts}
-        yield list(items.values())
+        yield _in_force(items)
+
+
+def _in_force(items: dict[int, Bucket]) -> list[Bucket]:
+    counts = in_force({shard: item.part for shard, item in items.items()})
+    return [items[shard] for shard in counts]

@@ -8,7 +8,7 @@ from tests.core.kinds import GAINED, STORED, UNSEEN, kind_of
 from zae_limiter.core.writes import Adjust, Refill
 
 from .campaign import kept_seeds, run_seed
-from .properties import is_split
+from .properties import is_merge, is_split
 from .watch import Ending
 from .world import World
 
@@ -61,6 +61,7 @@ def seen(world: World) -> Counter[str]:
         write = applied.write
         found[kind_of(write)] += 1
         found["split"] += is_split(write)
+        found["merge"] += is_merge(write)
         found["several shards"] += isinstance(write, Refill) and applied.address.shard > 0
         found["debt"] += any(cell.tokens_milli < 0 for cell in applied.after.cells.values())
         restamped = applied.before and applied.before.fingerprint != applied.after.fingerprint
@@ -80,6 +81,7 @@ EVERYTHING = {
         UNSEEN,
         "Adjust",
         "split",
+        "merge",
         "several shards",
     ),
     *("in doubt", "let through", "waited and served", "overridden"),

@@ -22,7 +22,8 @@ from zae_limiter.flows.admin import entities
 from zae_limiter.flows.admin import limits as stored_limits
 from zae_limiter.flows.config.cache import ConfigCache
 from zae_limiter.flows.scope import LocalState, Scope, Settings
-from zae_limiter.flows.shards.items import split_shard
+from zae_limiter.flows.shards import upkeep
+from zae_limiter.flows.shards.items import split_shard, without_remnants
 from zae_limiter.ports.io import Io
 from zae_limiter.ports.repository_protocol import RepositoryProtocol
 from zae_limiter.runtime.blocking import run
@@ -257,7 +258,7 @@ class World:
 
     async def _split(self) -> None:
         """As whoever watches the load of the items does ahead of need."""
-        found = await self.store.buckets.of_resource(NAMESPACE, RESOURCE)
+        found = without_remnants(await self.store.buckets.of_resource(NAMESPACE, RESOURCE))
         if found:
             address = self.rng.choice(list(found))
             if found[address].shard_count < MAX_SHARDS:
@@ -285,9 +286,10 @@ class World:
 
 @contextmanager
 def _few_writes_each() -> Iterator[None]:
-    """Items that are full of writes after a few, so that they are split in a short run."""
+    """Items that are full of writes after a few, so that they are split in a short run, and merged
+    a moment later."""
     few = bucket.Cell(12_000, Rate(12_000, 12_000, 1000))
-    with patch.object(bucket, "WCU_CELL", few):
+    with patch.object(bucket, "WCU_CELL", few), patch.object(upkeep, "_MEASURED_FOR_MS", 500):
         yield
 
 

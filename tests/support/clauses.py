@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import assert_never
 
-from zae_limiter.core.apply import apply
+from zae_limiter.core.apply import apply, created
 from zae_limiter.core.bucket import REMEMBERED_OPERATIONS, Bucket, Cell, owing, take_tokens
+from zae_limiter.core.shards import RETIRED
 from zae_limiter.core.validation import WCU
 from zae_limiter.core.writes import (
     Adjust,
@@ -29,9 +30,10 @@ def clauses(write: Write, bucket: Bucket) -> dict[str, bool]:
     """Which demands of the write this bucket meets."""
     match write:
         case Create():
-            return {"absent": False}
+            remnant = bucket.shard > 0 and bucket.generation != write.bucket.generation
+            return {"absent": remnant}
         case Adjust():
-            return {}
+            return {"generation": write.generation in (None, bucket.generation)}
         case Take():
             return _within(write, bucket)
         case Fill():
@@ -39,6 +41,7 @@ def clauses(write: Write, bucket: Bucket) -> dict[str, bool]:
                 "limits": write.fingerprint == bucket.fingerprint,
                 "by": bucket.refilled_at_ms <= write.refilled_by_ms,
                 "shard_count": write.shard_count == bucket.shard_count,
+                "generation": write.generation == bucket.generation,
                 "dormant": not bucket.dormant,
                 "full": all(
                     name in bucket.cells and bucket.cells[name].tokens_milli >= floor_milli
@@ -52,6 +55,7 @@ def clauses(write: Write, bucket: Bucket) -> dict[str, bool]:
                 "limits": seen.fingerprint == bucket.fingerprint,
                 "rf": seen.refilled_at_ms == bucket.refilled_at_ms,
                 "shard_count": seen.shard_count == bucket.shard_count,
+                "generation": seen.generation == bucket.generation,
                 "dormant": seen.dormant == bucket.dormant,
                 "floor": all(_floor(*cells) for cells in kept),
                 "roof": all(cell.tokens_milli <= was.tokens_milli for cell, was, _ in kept),
@@ -72,6 +76,7 @@ def _within(write: Take, bucket: Bucket) -> dict[str, bool]:
         "from": write.refilled_from_ms <= bucket.refilled_at_ms,
         "until": until_ms is None or bucket.refilled_at_ms <= until_ms,
         "shard_count": write.shard_count == bucket.shard_count,
+        "generation": write.generation == bucket.generation,
         "stored" if until_ms is None else "gained": all(
             cell.tokens_milli >= floor_milli for cell, floor_milli, _ in taken
         ),
@@ -103,10 +108,13 @@ def _floor(cell: Cell, seen: Cell, planned: Cell) -> bool:
 
 
 def _same(write: Refill, bucket: Bucket, name: str) -> bool:
-    """A limit that the write fills or forgets is as it was when that was planned. A split
-    fills none: it hands on what is there."""
+    """A limit that the write fills or forgets is as it was when that was planned, and so is one
+    whose item is merged. A split fills none: it hands on what is there."""
     planned, seen = write.after.cells.get(name), write.before.cells[name]
-    splits = write.after.shard_count != write.before.shard_count
+    splits = write.after.shard_count > write.before.shard_count
+    merges = write.after.shard_count < write.before.shard_count
+    if (merges or write.after.generation == RETIRED) and name in bucket.cells and name != WCU:
+        return bucket.cells[name].tokens_milli == seen.tokens_milli
     if name not in bucket.cells or name == WCU or splits:
         return True
     if planned is None:
@@ -130,7 +138,8 @@ def outcome_without(*ignored: str) -> Callable[[Write, Bucket | None], Outcome]:
         met = clauses(write, bucket)
         if not all(holds for name, holds in met.items() if name not in ignored):
             return Refused(bucket)
-        recent = (write.operation, *bucket.recent)[:REMEMBERED_OPERATIONS]
+        remembers = write.bucket if isinstance(write, Create) else bucket
+        recent = (write.operation, *remembers.recent)[:REMEMBERED_OPERATIONS]
         return Granted(_effect(write, bucket)._replace(recent=recent))
 
     return outcome
@@ -139,7 +148,7 @@ def outcome_without(*ignored: str) -> Callable[[Write, Bucket | None], Outcome]:
 def _effect(write: Write, bucket: Bucket) -> Bucket:
     match write:
         case Create():
-            return write.bucket
+            return created(write)
         case Take():
             return take_tokens(bucket, write.takes_milli, write.acquires)
         case Adjust():

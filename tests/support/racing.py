@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal, assert_never
 
 from zae_limiter.core.apply import apply
-from zae_limiter.core.bucket import Bucket, cell_of, refill, split
+from zae_limiter.core.bucket import Bucket, cell_of, merge, refill, retire, split
 from zae_limiter.core.limit import LimitSet
 from zae_limiter.core.planner import (
     Crowded,
@@ -23,6 +23,7 @@ from zae_limiter.core.planner import (
     plan_first,
     plan_restamp,
 )
+from zae_limiter.core.shards import RETIRED
 from zae_limiter.core.validation import WCU
 from zae_limiter.core.writes import (
     Absent,
@@ -49,6 +50,7 @@ Verb = Literal[
     "restamp",  # put other limits in force
     "adjust",  # charge or give back
     "split",  # make two items of one
+    "merge",  # make one item of two
     "vanish",  # the store drops the item if it has expired
 ]
 MOST_SHARDS = 8
@@ -139,6 +141,8 @@ class Race:
                 self._resend(client)
             case "split":
                 self._split(client, shard)
+            case "merge":
+                self._merge(client, shard)
             case "vanish":
                 if shard in self.items and self.items[shard].is_expired(self.now_ms):
                     del self.items[shard], self.consumed_milli[shard], self.acquires[shard]
@@ -169,8 +173,11 @@ class Race:
     def _plan(self, step: Step, client: Client, shard: int) -> Sent | None:
         operation, now_ms = self._operation(), self.now_ms + client.ahead_ms
         image = client.images.get(shard)
+        if image is not None and image.generation == RETIRED:
+            return None
         if step.verb == "adjust":
-            adjust = Adjust(operation, now_ms, step.amounts_milli, 0)
+            generation = image.generation if image is not None and image.shard else None
+            adjust = Adjust(operation, now_ms, step.amounts_milli, 0, generation=generation)
             return Sent(adjust, step.amounts_milli, 0, self.now_ms, shard)
         intent = self._intent(step)
         if step.verb == "restamp" and image is not None:
@@ -218,9 +225,9 @@ class Race:
     def _split(self, client: Client, shard: int) -> None:
         """Two writes in one step: both land or none."""
         image = client.images.get(shard)
-        if image is None or image.shard_count >= MOST_SHARDS:
+        if image is None or image.shard_count >= MOST_SHARDS or image.generation == RETIRED:
             return
-        lower, upper = split(image)
+        lower, upper = split(image, self._operation())
         now_ms = self.now_ms + client.ahead_ms
         move = self.apply(Refill(self._operation(), now_ms, image, lower), self.items.get(shard))
         make = self.apply(Create(self._operation(), now_ms, upper), self.items.get(upper.shard))
@@ -231,6 +238,26 @@ class Race:
             self._check(shard)
             self._check(upper.shard)
         self._look(client, shard)
+
+    def _merge(self, client: Client, shard: int) -> None:
+        """Two writes in one step: both land or none."""
+        lower = client.images.get(shard)
+        above = shard if lower is None else shard + lower.shard_count // 2
+        upper = client.images.get(above)
+        if lower is None or upper is None or above == shard or lower.part != upper.part:
+            return
+        now_ms = max(self.now_ms + client.ahead_ms, lower.refilled_at_ms, upper.refilled_at_ms)
+        whole = merge(refill(lower, now_ms), refill(upper, now_ms))
+        if whole is None or lower.generation == RETIRED:
+            return
+        gone = retire(upper, now_ms)
+        grow = self.apply(Refill(self._operation(), now_ms, lower, whole), self.items.get(shard))
+        leave = self.apply(Refill(self._operation(), now_ms, upper, gone), self.items.get(above))
+        if isinstance(grow, Granted) and isinstance(leave, Granted):
+            self.items |= {shard: grow.bucket, above: leave.bucket}
+            self._check(shard)
+        self._look(client, shard)
+        self._look(client, above)
 
     def _account(self, before: Bucket | None, after: Bucket, sent: Sent) -> None:
         shard = sent.shard

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tests.support.partition import assert_partition
 from zae_limiter import Limit, RateLimitExceeded, SyncRateLimiter, SyncRepository
 from zae_limiter.backends.memory import MemoryStore
 from zae_limiter.core.bucket import Bucket, BucketAddress
@@ -34,7 +35,9 @@ class Bench:
     def client(self) -> SyncRateLimiter:
         """Start another process: the same store, with empty caches."""
         here = self.repository.scope
-        local = replace(here.local, images=Bounded(100), shard_counts=Bounded(100))
+        local = replace(
+            here.local, images=Bounded(100), splits=Bounded(100), preferred_shards=Bounded(100)
+        )
         scope = replace(here, local=local)
         return SyncRateLimiter(SyncRepository.on_scope(scope, "default", owns_store=False))
 
@@ -43,10 +46,14 @@ class Bench:
         found = run(self.repository.scope.store.buckets.of_entity(*self.home[:2]))
         return list(found.values())
 
+    def in_force(self) -> list[Bucket]:
+        """Return the items that count, which must be a partition of the bucket."""
+        return assert_partition(self.shards())
+
     def split_to(self, count: int) -> None:
         """Split every item until there are so many."""
         scope = self.repository.scope
-        while len(self.shards()) < count:
+        while len(self.in_force()) < count:
             for address, bucket in run(read_all(scope, self.home)).items():
                 if bucket.shard_count < count:
                     assert run(split_shard(scope, address, bucket))

@@ -34,6 +34,8 @@ def apply(write: Write, bucket: Bucket | None) -> Outcome:
         return ABSENT if made is None else Granted(_remember(write, made))
     if write.operation in bucket.recent:
         return Granted(bucket)
+    if isinstance(write, Create) and _is_remnant(bucket, write.bucket):
+        return Granted(_remember(write, created(write)))
     if write.operation < bucket.fence:
         return Refused(bucket)
     match write:
@@ -50,11 +52,18 @@ def apply(write: Write, bucket: Bucket | None) -> Outcome:
                 return Refused(bucket)
             return Granted(_filled(write, bucket))
         case Adjust():
+            if write.generation not in (None, bucket.generation):
+                return Refused(bucket)
             return Granted(_remember(write, adjusted(write, bucket)))
         case Create():
             return Refused(bucket)
         case _:
             assert_never(write)
+
+
+def _is_remnant(bucket: Bucket, made: Bucket) -> bool:
+    """Return whether a new item may take the place of this one."""
+    return bucket.shard > 0 and bucket.generation != made.generation
 
 
 def _made(write: Write) -> Bucket | None:
@@ -79,6 +88,7 @@ def _is_within(write: Take, bucket: Bucket) -> bool:
     if (
         write.fingerprint != bucket.fingerprint
         or write.shard_count != bucket.shard_count
+        or write.generation != bucket.generation
         or refilled_at_ms < write.refilled_from_ms
         or (until_ms is not None and refilled_at_ms > until_ms)
         or (write.unexpired and bucket.is_expired(write.at_ms))
@@ -113,7 +123,7 @@ def _still_planned_for(write: Refill, bucket: Bucket) -> bool:
     return (
         bucket.refilled_at_ms == before.refilled_at_ms
         and bucket.fingerprint == before.fingerprint
-        and bucket.shard_count == before.shard_count
+        and bucket.part == before.part
         and bucket.dormant == before.dormant
         and all(guard.holds(bucket.cells[name]) for name, guard in guards(write).items())
     )
@@ -137,6 +147,7 @@ def _moved(write: Refill, bucket: Bucket) -> Bucket:
         fingerprint=after.fingerprint,
         acquires=bucket.acquires + after.acquires - before.acquires,
         shard_count=after.shard_count,
+        generation=after.generation,
         dormant=after.dormant,
         **{field: getattr(after, field) for field in _changed(before, after)},
     )
@@ -151,7 +162,8 @@ def _changed(before: Bucket, after: Bucket) -> list[str]:
 def _is_full_by_then(write: Fill, bucket: Bucket) -> bool:
     if (
         bucket.fingerprint != write.fingerprint
-        or bucket.shard_count != write.shard_count
+        or write.shard_count != bucket.shard_count
+        or write.generation != bucket.generation
         or bucket.dormant
         or bucket.refilled_at_ms > write.refilled_by_ms
     ):

@@ -12,11 +12,14 @@ from typing import NamedTuple
 
 from .limit import MILLI, BucketState, Limit, LimitSet
 from .rates import Rate, rate_of, rescale_remainder
-from .shards import halve, sibling
+from .shards import RETIRED, Part, halve, sibling
 from .validation import FORGOTTEN, SET_BACK, WCU
 
 # The number of operation ids that an item remembers, to recognise a write that is sent again.
 REMEMBERED_OPERATIONS = 4
+# Item 0 of a split bucket lives so much longer than the others, and each client that uses them
+# looks at it more often. Without this, item 0 could expire while its siblings are in use.
+FIRST_ITEM_OUTLASTS_S = 3600
 # The number of dormant limits that an item remembers by name. Of more, the limits that will be full
 # first are remembered together: see `_forgotten_cell`.
 MAX_DORMANT = 16
@@ -64,6 +67,7 @@ class Bucket(NamedTuple):
     `dormant`: the limits among `cells` that are not in force. They refill like the others and are
     forgotten once they are full. Without them, a limit that is put in force again would start full.
     `fence`: a time, as operation ids tell it. A write that was planned before it is refused.
+    `generation`: the split that made this item one of several; empty while it is the only one.
     """
 
     cells: Mapping[str, Cell]
@@ -78,6 +82,12 @@ class Bucket(NamedTuple):
     cascade: bool = False
     dormant: frozenset[str] = frozenset()
     fence: str = ""
+    generation: str = ""
+
+    @property
+    def part(self) -> Part:
+        """The part of the whole bucket that the item says it holds."""
+        return Part(self.shard_count, self.generation)
 
     def rate(self, name: str) -> Rate:
         """Return the rate of this item's part of a limit. An item counts its own writes alone,
@@ -145,6 +155,7 @@ def evolve(
         cascade,
         bucket.dormant,
         bucket.fence,
+        bucket.generation,
     )
 
 
@@ -320,10 +331,11 @@ def _forget_full(bucket: Bucket) -> Bucket:
     )
 
 
-def split(bucket: Bucket) -> tuple[Bucket, Bucket]:
+def split(bucket: Bucket, generation: str) -> tuple[Bucket, Bucket]:
     """Return the two shards that take a shard's place: the shard itself and its new sibling.
-    Together they hold what the shard held, and refill as it did. Neither expires: see
-    `planner._expires_at_s`."""
+    Together they hold what the shard held, and refill as it did. The first split of a bucket
+    begins a generation."""
+    assert bucket.generation != RETIRED
     halves = {name: halve(cell.tokens_milli) for name, cell in bucket.cells.items()}
     if WCU in halves:
         # Writes are counted by item: the new one has not been written yet.
@@ -336,17 +348,69 @@ def split(bucket: Bucket) -> tuple[Bucket, Bucket]:
         name: c._replace(tokens_milli=halves[name][1], consumed_milli=0)
         for name, c in bucket.cells.items()
     }
+    if bucket.shard_count > 1:
+        generation = bucket.generation
     return (
-        bucket._replace(cells=lower, shard_count=count, expires_at_s=None),
+        bucket._replace(
+            cells=lower,
+            expires_at_s=_first_item_lifetime(bucket),
+            shard_count=count,
+            generation=generation,
+        ),
         bucket._replace(
             cells=upper,
-            expires_at_s=None,
             shard=sibling(bucket.shard, bucket.shard_count),
             shard_count=count,
             recent=(),
             acquires=0,
+            generation=generation,
         ),
     )
+
+
+def _first_item_lifetime(bucket: Bucket) -> int | None:
+    expires_at_s, is_first_split = bucket.expires_at_s, bucket.shard_count == 1
+    if expires_at_s is None or not is_first_split:
+        return expires_at_s
+    return expires_at_s + FIRST_ITEM_OUTLASTS_S
+
+
+def merge(lower: Bucket, upper: Bucket) -> Bucket | None:
+    """Return the shard that takes the place of two siblings, which have been brought up to the
+    same time: a split backward. None when they carry different limits, have forgotten some, or were
+    set back."""
+    assert lower.shard_count == upper.shard_count
+    assert lower.refilled_at_ms == upper.refilled_at_ms
+    if lower.fingerprint != upper.fingerprint or lower.cells.keys() != upper.cells.keys():
+        return None
+    if lower.cells.keys() & {FORGOTTEN, SET_BACK}:
+        return None
+    count = lower.shard_count // 2
+    generation = lower.generation if count > 1 else ""
+    whole = lower._replace(shard_count=count, generation=generation)
+    cells = {name: _merged_cell(whole, name, upper.cells[name]) for name in lower.cells}
+    return whole._replace(cells=cells)
+
+
+def _merged_cell(whole: Bucket, name: str, upper: Cell) -> Cell:
+    lower = whole.cells[name]
+    if name == WCU:
+        return lower
+    tokens_milli, remainder = whole.rate(name).join(
+        lower.tokens_milli + upper.tokens_milli, lower.remainder + upper.remainder
+    )
+    return lower._replace(tokens_milli=tokens_milli, remainder=remainder)
+
+
+def retire(bucket: Bucket, expires_at_s: int) -> Bucket:
+    """Return an item whose part is another item's from now on. Its counters stay as they are."""
+    return bucket._replace(generation=RETIRED, expires_at_s=expires_at_s)
+
+
+def is_another(before: Bucket, after: Bucket) -> bool:
+    """Return whether a write has put another item in the place of a remnant. An item keeps its
+    counters when it is retired; item 0 keeps them whatever becomes of its generation."""
+    return after.shard > 0 and after.generation not in (before.generation, RETIRED)
 
 
 def covers(bucket: Bucket, takes_milli: Mapping[str, int]) -> bool:

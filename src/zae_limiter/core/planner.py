@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from .apply import adjusted
 from .bucket import (
+    FIRST_ITEM_OUTLASTS_S,
     Bucket,
     at,
     carries,
@@ -94,6 +95,7 @@ def _take_unseen(intent: Intent, guess: Bucket, operation: str, now_ms: int) -> 
         _roofs_milli(intent, guess, now_ms),
         guess.shard_count,
         unexpired=True,
+        generation=guess.generation,
     )
 
 
@@ -166,9 +168,10 @@ def _plan_fill(intent: Intent, bucket: Bucket, operation: str, now_ms: int) -> F
         floors_milli,
         leaves_milli,
         bucket.shard_count,
-        _expires_at_s(intent, bucket.shard_count, now_ms),
+        _expires_at_s(intent, bucket, now_ms),
         intent.parent_id,
         intent.cascade,
+        bucket.generation,
     )
 
 
@@ -232,6 +235,7 @@ def _plan_take(intent: Intent, bucket: Bucket, operation: str, now_ms: int) -> T
         intent.takes_milli,
         roofs_milli,
         bucket.shard_count,
+        generation=bucket.generation,
     )
 
 
@@ -261,6 +265,7 @@ def _plan_take_gained(
         floors_milli,
         roofs_milli,
         bucket.shard_count,
+        generation=bucket.generation,
     )
 
 
@@ -285,7 +290,7 @@ def plan_set_back(bucket: Bucket, operation: str, now_ms: int) -> Refill:
 
 def stamped(intent: Intent, bucket: Bucket, now_ms: int) -> Bucket:
     """Return the bucket with the intent's owner and lifetime."""
-    expires_at_s = _expires_at_s(intent, bucket.shard_count, now_ms)
+    expires_at_s = _expires_at_s(intent, bucket, now_ms)
     if expires_at_s is not None:
         expires_at_s = max(expires_at_s, useful_until_s(bucket))
     stamps = (expires_at_s, intent.parent_id, intent.cascade)
@@ -294,11 +299,14 @@ def stamped(intent: Intent, bucket: Bucket, now_ms: int) -> Bucket:
     return evolve(bucket, bucket.cells, stamps=stamps)
 
 
-def _expires_at_s(intent: Intent, shard_count: int, now_ms: int) -> int | None:
-    """Return the end of an item's lifetime. A shard has none: if one shard expired before its
-    siblings, the bucket would come back larger than it was."""
-    ttl_seconds = intent.ttl_seconds if shard_count == 1 else None
-    return None if ttl_seconds is None else -(-now_ms // 1000) + ttl_seconds
+def _expires_at_s(intent: Intent, bucket: Bucket, now_ms: int) -> int | None:
+    """Return the end of an item's lifetime: by then it is full, as it would be if made anew. Item 0
+    outlasts its siblings, because it tells which of them are in force."""
+    if intent.ttl_seconds is None:
+        return None
+    is_first_of_several = bucket.shard == 0 and bucket.shard_count > 1
+    longer_s = FIRST_ITEM_OUTLASTS_S if is_first_of_several else 0
+    return -(-now_ms // 1000) + intent.ttl_seconds + longer_s
 
 
 def rates_charged(deltas_milli: Mapping[str, int], intents: Sequence[Intent]) -> Mapping[str, Rate]:

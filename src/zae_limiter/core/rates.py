@@ -41,6 +41,11 @@ class Rate(NamedTuple):
             return tokens_milli + added, rest
         return ceiling_milli, 0
 
+    def join(self, tokens_milli: int, remainders: int) -> tuple[int, int]:
+        """Return balance and remainder of two siblings as one item with this rate. The remainders
+        are added up in periods that are twice as long: half a unit may be lost, none is made."""
+        return self.refill(tokens_milli, remainders // 2, 0, 0)
+
     def least_gain_milli(self, since_ms: int, until_ms: int) -> int:
         """Return the gain of this time if the remainder was zero: the least that it can be."""
         return (until_ms - since_ms) * self.amount_milli // self.period_ms

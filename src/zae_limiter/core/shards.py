@@ -2,13 +2,26 @@
 
 Shard *i* of *n* splits into *i* and *i + n* of *2n*. The lower sibling keeps the odd
 millitoken, so the parts always sum to the whole.
+
+Item 0 says which generation of items is in force: all items of a bucket that was split carry
+the generation of that split. Items of other generations are remnants and hold nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 MAX_SHARDS = 32
+# The generation of an item whose part has been merged into another item.
+RETIRED = "-"
+
+
+class Part(NamedTuple):
+    """The part of a bucket that an item says it holds: one shard of so many, in a generation."""
+
+    shard_count: int
+    generation: str
 
 
 def halve(amount_milli: int) -> tuple[int, int]:
@@ -50,6 +63,40 @@ def free_count(shard: int, counts: Mapping[int, int]) -> int:
     while any((shard - i) % min(count, n) == 0 for i, n in counts.items()):
         count *= 2
     return count
+
+
+def in_force(parts: Mapping[int, Part]) -> dict[int, int]:
+    """Return the shard counts of the items that are in force, by shard.
+
+    The items must have the generation of item 0 or, where item 0 is lost, the generation that
+    holds most of the bucket. An item whose part a lower shard covers is not in force: of two
+    items that overlap, the lower one always covers the higher one.
+    """
+    generation = parts[0].generation if 0 in parts else _largest_generation(parts)
+    counts: dict[int, int] = {}
+    for shard in sorted(parts):
+        count, found = parts[shard]
+        if found == generation and owner(shard, counts) is None:
+            counts[shard] = count
+    return counts
+
+
+def _largest_generation(parts: Mapping[int, Part]) -> str:
+    held: dict[str, int] = {}
+    for count, generation in parts.values():
+        if generation != RETIRED:
+            held[generation] = held.get(generation, 0) + MAX_SHARDS // count
+    return max(held, key=lambda generation: (held[generation], generation), default=RETIRED)
+
+
+def holes(counts: Mapping[int, int]) -> dict[int, int]:
+    """Return the parts that are missing beside the items with these counts, by shard."""
+    known = dict(counts)
+    missing = {}
+    for shard in range(MAX_SHARDS):
+        if owner(shard, known) is None:
+            known[shard] = missing[shard] = free_count(shard, known)
+    return missing
 
 
 def sums_to_one(shard_counts: Iterable[int]) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from .bucket import Bucket
+from .bucket import Bucket, is_another
 from .limit import MILLI
 from .models import UsageSnapshot, UsageSummary
 from .validation import WCU
@@ -37,6 +37,8 @@ class UsageCounts:
 
 def consumption(before: Bucket | None, after: Bucket) -> UsageCounts:
     """Return the consumption of the write between two images; negative where it gave back."""
+    if before is not None and is_another(before, after):
+        before = None
     seen = {} if before is None else before.cells
     consumed_milli = {}
     for name, cell in after.cells.items():

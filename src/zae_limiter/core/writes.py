@@ -1,10 +1,13 @@
 """The five write paths as values.
 
-    Create  put a new bucket; refused where there is one
+    Create  put a new bucket; refused where there is one of its generation
     Take    take tokens within bounds, and leave the refill time alone
     Fill    take from a bucket that is full by now, whichever client used it last
     Refill  move a bucket from the image it was planned on to a newer one, as a delta
     Adjust  charge or give back, whatever the balance
+
+A write to a shard names the generation that its client takes to be in force. An item of another
+generation refuses it: the client looks for the item that holds the part now.
 
 `core.apply` says what each write does to a bucket.
 """
@@ -18,11 +21,12 @@ from typing import NamedTuple
 
 from .bucket import Bucket, Cell
 from .rates import Rate
+from .shards import RETIRED
 from .validation import WCU
 
 
 class Create(NamedTuple):
-    """Put `bucket` where there is none."""
+    """Put `bucket` where there is none, or only a remnant: a shard of another generation."""
 
     operation: str
     at_ms: int
@@ -33,7 +37,8 @@ class Take(NamedTuple):
     """Take tokens and leave the refill time as it is, within bounds that make that exact.
 
     Takings that leave the refill time alone commute, so their writers do not get into each
-    other's way. The item must carry the fingerprint and the shard count that are given, and
+    other's way. The item must carry the fingerprint, the shard count and, if it is a shard, the
+    generation that are given, and
       from, until  was last refilled in this time; an `until` of None is no bound,
       floor        holds at least this much of each limit that is charged,
       roof         holds at most this much of it, if the limit has a roof,
@@ -65,6 +70,7 @@ class Take(NamedTuple):
     roofs_milli: Mapping[str, int]
     shard_count: int = 1
     unexpired: bool = False
+    generation: str = ""
 
 
 class Refill(NamedTuple):
@@ -72,11 +78,11 @@ class Refill(NamedTuple):
 
     The item may have changed since `before` was read. The write adds and takes the difference
     of the two images, and applies only if
-      rf     no other client has refilled or restamped the item meanwhile,
+      rf     no other client has refilled, restamped, split or merged the item meanwhile,
       floor  every limit that is charged or lowered stays at zero or above,
       roof   no limit holds more than in `before`, so the ceiling still holds after,
       same   a limit that the write fills or forgets holds what it held in `before`: had it held
-             less, less would have overflowed.
+             less, less would have overflowed. So does each limit of an item that is merged.
     """
 
     operation: str
@@ -105,6 +111,7 @@ class Fill(NamedTuple):
     expires_at_s: int | None
     parent_id: str | None
     cascade: bool
+    generation: str = ""
 
 
 class Adjust(NamedTuple):
@@ -116,7 +123,8 @@ class Adjust(NamedTuple):
              made anew as a dormant limit; without its rate, its charge is dropped.
 
     `seen` is the last image that the caller knows. It does not change the effect. A store that
-    needs the ceiling before it writes finds it there, without a read.
+    needs the ceiling before it writes finds it there, without a read. The `generation` that a
+    shard must have is refused otherwise; None is any.
     """
 
     operation: str
@@ -126,6 +134,7 @@ class Adjust(NamedTuple):
     seen: Bucket | None = None
     anew: Bucket | None = None
     rates: Mapping[str, Rate] = MappingProxyType({})
+    generation: str | None = None
 
 
 Write = Create | Take | Fill | Refill | Adjust
@@ -187,10 +196,12 @@ def _guard(write: Refill, name: str, seen: Cell) -> Guard:
     change_milli = planned.tokens_milli - seen.tokens_milli
     charge_milli = planned.consumed_milli - seen.consumed_milli
     lowered = change_milli < 0 and charge_milli <= 0
-    splits = write.after.shard_count != write.before.shard_count
+    splits = write.after.shard_count > write.before.shard_count
+    merges = write.after.shard_count < write.before.shard_count
+    retires = write.after.generation == RETIRED
     filled = planned.tokens_milli + charge_milli >= write.after.ceiling_milli(name)
     floor_milli = None
-    if (filled or lowered) and not splits:
+    if merges or retires or ((filled or lowered) and not splits):
         floor_milli = seen.tokens_milli
     elif charge_milli > 0 or (splits and lowered):
         floor_milli = -change_milli

@@ -16,6 +16,7 @@ from .acquire.refusal_cache import RefusalCache
 from .acquire.wait_queue import WaitQueues
 from .coalesce.queue import WriteQueues
 from .config.cache import ConfigCache
+from .shards.known_split import KnownSplit, learned
 
 DEFAULT_TTL_MULTIPLIER = 7
 # An acquire from a bucket in use that is not remembered takes two calls. Remembered, it takes one,
@@ -49,14 +50,14 @@ class LocalState:
     reads that fill it and the counts belong to one namespace.
 
     `images`: bucket items as they were last seen, to plan the next write from.
-    `shard_counts`: into how many items a bucket has been split, where more than one.
+    `splits`: the buckets that have been split into several items.
     `preferred_shards`: which item of a split bucket this process keeps to.
     """
 
     config_cache: ConfigCache = field(default_factory=ConfigCache)
     config_reads: SingleFlight = field(default_factory=SingleFlight)
     images: BucketImages = field(default_factory=lambda: Bounded[BucketAddress, Bucket](MAX_IMAGES))
-    shard_counts: Bounded[BucketAddress, int] = field(default_factory=lambda: Bounded(MAX_IMAGES))
+    splits: Bounded[BucketAddress, KnownSplit] = field(default_factory=lambda: Bounded(MAX_IMAGES))
     preferred_shards: Bounded[BucketAddress, int] = field(
         default_factory=lambda: Bounded(MAX_IMAGES)
     )
@@ -72,12 +73,40 @@ class LocalState:
             return
         bucket = outcome.bucket
         self.images.put(address, bucket)
-        if 1 < bucket.shard_count > self.shard_count(address):
-            self.shard_counts.put(address.home, bucket.shard_count)
+        if bucket.shard_count > 1 or self.splits.keys:
+            self._learn(address, bucket)
+
+    def _learn(self, address: BucketAddress, bucket: Bucket) -> None:
+        home = address.home
+        known = self.splits.get(home)
+        now_known = learned(known, address, bucket)
+        if now_known is None:
+            self.splits.discard(home)
+        elif now_known is not known:
+            self.splits.put(home, now_known)
+
+    def settle_split(self, home: BucketAddress, shard_count: int) -> None:
+        """Keep the most shards that any item was found to have: siblings may have been merged."""
+        known = self.splits.get(home)
+        if known is not None and 1 < shard_count != known.shard_count:
+            self.splits.put(home, known._replace(shard_count=shard_count))
 
     def shard_count(self, address: BucketAddress) -> int:
         """The number of items into which a bucket is known to have been split."""
-        return self.shard_counts.get(address.home, 1)
+        known = self.splits.get(address.home)
+        return 1 if known is None else known.shard_count
+
+    def image(self, address: BucketAddress) -> Bucket | None:
+        """The item as it was last seen, if it is in force as far as this process knows."""
+        bucket = self.images.get(address)
+        if bucket is None or address.shard == 0 or self.is_in_force(address, bucket):
+            return bucket
+        return None
+
+    def is_in_force(self, address: BucketAddress, bucket: Bucket) -> bool:
+        """Whether an item belongs to the bucket. A remnant of another generation holds nothing."""
+        known = self.splits.get(address.home)
+        return address.shard == 0 if known is None else known.is_in_force(address, bucket)
 
 
 @dataclass(frozen=True, slots=True)

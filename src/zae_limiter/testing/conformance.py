@@ -32,7 +32,17 @@ from ..ports.repository_protocol import RepositoryProtocol
 from ..runtime.asyncio_driver import AsyncioIo
 from ..runtime.blocking import BlockingIo, run
 from ..runtime.parallel import Threads
-from .checks import audit, buckets, configs, entities, namespaces, random_writes, stream, usage
+from .checks import (
+    audit,
+    buckets,
+    configs,
+    entities,
+    namespaces,
+    random_writes,
+    shards,
+    stream,
+    usage,
+)
 from .checks.trial import Trial
 
 OpenStore = Callable[[Io], Coroutine[Any, Any, RepositoryProtocol]]
@@ -64,6 +74,7 @@ def _checks_in(role: str, module: ModuleType) -> Iterator[Check]:
 
 CHECKS: tuple[Check, ...] = (
     *_checks_in("buckets", buckets),
+    *_checks_in("buckets", shards),
     *_checks_in("buckets", random_writes),
     *_checks_in("configs", configs),
     *_checks_in("entities", entities),

@@ -8,6 +8,7 @@ dl            limits that are not in force, separated by commas
 lo, l1 ...    ids of the last writes, newest first; empty where there was none
 fn            fence: writes with an id before it are refused
 ac            acquires admitted
+gn            the split that made the item one of several; absent while it is the only one
 shard_count, ttl, cascade, parent_id, entity_id, resource, and the keys
 """
 
@@ -17,7 +18,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ...core.bucket import REMEMBERED_OPERATIONS, Cell
-from .expressions import Clause, Field, Term
+from .expressions import PK, Clause, Field, Term
 from .schema import TTL_ATTRIBUTE, bucket_attr
 
 REFILLED_AT = Field("rf")
@@ -25,6 +26,7 @@ FINGERPRINT = Field("cv")
 DORMANT = Field("dl")
 ACQUIRES = Field("ac")
 SHARD_COUNT = Field("shard_count")
+GENERATION = Field("gn")
 EXPIRES_AT = Field(TTL_ATTRIBUTE)
 PARENT = Field("parent_id")
 CASCADE = Field("cascade")
@@ -44,6 +46,7 @@ _REMEMBER = Clause(
     " {1} = if_not_exists({0}, {b}), {0} = {a}",
 )
 _REMEMBERED = (*OPERATIONS, FENCE)
+_NEW_OR_OF_A_SPLIT = Clause(IF="(attribute_not_exists({0}) OR attribute_exists({1}))")
 _STAMPED = Clause(IF="{0} = {a} AND {1} = {b}")
 _STAMP = (FINGERPRINT, SHARD_COUNT)
 _REFILL_SINCE = Clause(IF="attribute_not_exists({0}) AND {1} <= {a}", SET="{1} = {b}")
@@ -62,6 +65,18 @@ def is_stamped(fingerprint: str, shard_count: int) -> Term:
 def refill_where_all_are_in_force(until_ms: int, now_ms: int) -> Term:
     """Require that no limit is dormant and the last refill is not newer, and set a new one."""
     return _REFILL_SINCE, (DORMANT, REFILLED_AT), (until_ms, now_ms)
+
+
+def of_generation(generation: str) -> Term:
+    """Return the term that requires a generation."""
+    return GENERATION.equals(generation) if generation else GENERATION.is_absent()
+
+
+def is_new_or_remnant(generation: str) -> Term:
+    """Return the term that requires no item, or one of another generation."""
+    if generation:
+        return GENERATION.differs_or_is_absent(generation)
+    return _NEW_OR_OF_A_SPLIT, (PK, GENERATION), ()
 
 
 class CellAttributes(NamedTuple):

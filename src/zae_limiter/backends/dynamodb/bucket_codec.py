@@ -24,6 +24,7 @@ from .bucket_attributes import (
     EXPIRES_AT,
     FENCE,
     FINGERPRINT,
+    GENERATION,
     OPERATIONS,
     PARENT,
     REFILLED_AT,
@@ -79,6 +80,8 @@ def encode_bucket_item(address: BucketAddress, bucket: Bucket) -> Item:
         values[EXPIRES_AT] = bucket.expires_at_s
     if bucket.fence:
         values[FENCE] = bucket.fence
+    if bucket.generation:
+        values[GENERATION] = bucket.generation
     if bucket.dormant:
         values[DORMANT] = dormant_text(bucket)
     for name, cell in bucket.cells.items():
@@ -108,6 +111,7 @@ _KINDS: dict[str, str] = {
     FINGERPRINT: "S",
     DORMANT: "S",
     FENCE: "S",
+    GENERATION: "S",
     CASCADE: "BOOL",
     **dict.fromkeys(OPERATIONS, "S"),
 }
@@ -133,7 +137,7 @@ def _is_of(kind: str, value: Mapping[str, Any]) -> bool:
 
 
 # Plain text: a dictionary finds it faster than a `Field`, and every acquire passes here.
-_RF, _SHARDS, _CV, _AC, _TTL, _PARENT, _CASCADE, _DL, _FN = map(
+_RF, _SHARDS, _CV, _AC, _TTL, _PARENT, _CASCADE, _DL, _FN, _GN = map(
     str,
     (
         REFILLED_AT,
@@ -145,6 +149,7 @@ _RF, _SHARDS, _CV, _AC, _TTL, _PARENT, _CASCADE, _DL, _FN = map(
         CASCADE,
         DORMANT,
         FENCE,
+        GENERATION,
     ),
 )
 _OPERATIONS = [str(field) for field in OPERATIONS]
@@ -173,6 +178,7 @@ def _decode(address: BucketAddress, item: Item) -> Bucket:
         cascade=item[_CASCADE]["BOOL"] if _CASCADE in item else False,
         dormant=_names(item[_DL]["S"]) & cells.keys() if _DL in item else frozenset(),
         fence=item[_FN]["S"] if _FN in item else "",
+        generation=item[_GN]["S"] if _GN in item else "",
     )
 
 

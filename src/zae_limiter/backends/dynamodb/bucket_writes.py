@@ -21,6 +21,7 @@ from .bucket_attributes import (
     EXPIRES_AT,
     FENCE,
     FINGERPRINT,
+    GENERATION,
     OPERATIONS,
     PARENT,
     REFILLED_AT,
@@ -28,7 +29,9 @@ from .bucket_attributes import (
     CellAttributes,
     cell_attributes,
     cell_numbers,
+    is_new_or_remnant,
     is_stamped,
+    of_generation,
     refill_where_all_are_in_force,
     remember,
 )
@@ -41,10 +44,12 @@ ALL_NEW = ("ReturnValues", "ALL_NEW")
 
 
 def creation(table_name: str, address: BucketAddress, write: Create) -> dict[str, Any]:
-    """Return the parameters of a `PutItem`. An item that exists already comes back."""
+    """Return the parameters of a `PutItem`. An item that exists already comes back; a remnant of
+    another generation is replaced."""
     item = encode_bucket_item(address, created(write))
     item[OPERATIONS[0]] = {"S": write.operation}
-    return {"TableName": table_name, "Item": item, **request_fields(IS_NEW), **dict([_ALL_OLD])}
+    condition = (is_new_or_remnant(write.bucket.generation),) if address.shard else IS_NEW
+    return {"TableName": table_name, "Item": item, **request_fields(condition), **dict([_ALL_OLD])}
 
 
 def fence(table_name: str, address: BucketAddress, operation: str) -> Update:
@@ -83,8 +88,7 @@ def _terms(write: Change) -> Iterable[Term]:
 
 
 def _take(write: Take) -> Iterable[Term]:
-    terms = [is_stamped(write.fingerprint, write.shard_count)]
-    terms.append(REFILLED_AT.at_least(write.refilled_from_ms))
+    terms = [*_is_part(write), REFILLED_AT.at_least(write.refilled_from_ms)]
     if write.refilled_until_ms is not None:
         terms.append(REFILLED_AT.at_most(write.refilled_until_ms))
     if write.unexpired:
@@ -104,9 +108,17 @@ def _take(write: Take) -> Iterable[Term]:
     return terms
 
 
+def _is_part(write: Take | Fill) -> list[Term]:
+    terms = [is_stamped(write.fingerprint, write.shard_count)]
+    if write.shard_count > 1:
+        # An item that is the only one has no generation.
+        terms.append(of_generation(write.generation))
+    return terms
+
+
 def _fill(write: Fill) -> Iterable[Term]:
     terms = [
-        is_stamped(write.fingerprint, write.shard_count),
+        *_is_part(write),
         refill_where_all_are_in_force(write.refilled_by_ms, write.at_ms),
         EXPIRES_AT.set_or_remove(write.expires_at_s),
         PARENT.set_or_remove(write.parent_id),
@@ -144,12 +156,14 @@ def _refill(write: Refill) -> Iterator[Term]:
 
 
 def _same(seen: Bucket) -> Iterator[Term]:
-    """Require the fingerprint and the shard count of an image."""
+    """Require the fingerprint, the shard count and the generation of an image."""
     # An item of an older client has neither attribute.
     stamped = FINGERPRINT.equals if seen.fingerprint else FINGERPRINT.equals_or_is_absent
     yield stamped(seen.fingerprint)
     split = SHARD_COUNT.equals if seen.shard_count > 1 else SHARD_COUNT.equals_or_is_absent
     yield split(seen.shard_count)
+    if seen.shard_count > 1:
+        yield of_generation(seen.generation)
 
 
 def _guarded(cell: CellAttributes, guard: Guard) -> Iterator[Term]:
@@ -191,6 +205,7 @@ def _changed(before: Bucket, after: Bucket) -> Iterator[Term]:
     for field, old, new in (
         (FINGERPRINT, before.fingerprint, after.fingerprint),
         (SHARD_COUNT, before.shard_count, after.shard_count),
+        (GENERATION, before.generation or None, after.generation or None),
         (CASCADE, before.cascade, after.cascade),
         (EXPIRES_AT, before.expires_at_s, after.expires_at_s),
         (PARENT, before.parent_id, after.parent_id),
@@ -202,6 +217,8 @@ def _changed(before: Bucket, after: Bucket) -> Iterator[Term]:
 
 def _adjust(write: Adjust) -> Iterator[Term]:
     yield PK.exists()
+    if write.generation is not None:
+        yield of_generation(write.generation)
     if any(delta_milli < 0 for delta_milli in write.deltas_milli.values()):
         assert write.seen is not None
         yield from _same(write.seen)

@@ -73,7 +73,7 @@ class DynamoBuckets:
             seen = (await self.read([address])).get(address)
         for _ in range(_MAX_ATTEMPTS):
             outcome = await self._adjust_seen(address, write, seen)
-            if isinstance(outcome, Refused) and write.operation >= outcome.bucket.fence:
+            if isinstance(outcome, Refused) and _may_apply(write, outcome.bucket):
                 seen = outcome.bucket
             elif seen is not None and isinstance(outcome, Absent):
                 seen = None
@@ -183,6 +183,12 @@ class DynamoBuckets:
         keys = [key_of(entry) for entry in entries if entry["SK"]["S"] == schema.sk_state()]
         items = await self._table.batch_get(keys, consistent=True)
         return dict(sorted(readable(_addressed, items)))
+
+
+def _may_apply(write: Adjust, bucket: Bucket) -> bool:
+    """Return whether a correction that was refused can apply to the item as it is."""
+    is_in_force = write.generation in (None, bucket.generation)
+    return is_in_force and write.operation >= bucket.fence
 
 
 def _addressed(item: Item) -> tuple[BucketAddress, Bucket]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 
-from ...core.bucket import Bucket, BucketAddress
+from ...core.bucket import Bucket, BucketAddress, is_another
 from ...core.usage import UsageCounts, UsageHour, consumption
 from ...core.validation import WCU
 from ...core.windows import hour_start_ms
@@ -21,6 +21,9 @@ def note(
 ) -> None:
     """Read the counters before a write takes effect, if the write is the first of its hour."""
     hour_ms = hour_start_ms(at_ms)
+    if before is not None and is_another(before, after):
+        _settle(tables, address, tables.readings[address], before)
+        before = None
     if before is None:
         tables.readings[address] = _of_new(hour_ms)
         return

@@ -6,9 +6,9 @@ import sqlite3
 from collections.abc import Sequence
 
 from ...core.apply import apply
-from ...core.bucket import Bucket, BucketAddress
+from ...core.bucket import Bucket, BucketAddress, is_another
 from ...core.exceptions import StoredDataError
-from ...core.usage import consumption
+from ...core.usage import UsageCounts, consumption
 from ...core.windows import hour_start_ms
 from ...core.writes import Outcome, Write
 from ..damage import readable
@@ -128,6 +128,10 @@ class _BucketRows:
         self, address: BucketAddress, at_ms: int, before: Bucket | None, after: Bucket
     ) -> None:
         db, hour_ms = self._db, hour_start_ms(at_ms)
+        if before is not None and is_another(before, after):
+            replaced = self._found[address]
+            _drop(db, address, replaced.hour_ms, decode_usage(address, replaced))
+            before = None
         if before is None:
             _sweep(db, at_ms)
             made = BucketRow(after, shape_of(after), hour_ms, NOTHING_COUNTED, look_at_s(after))
@@ -168,6 +172,12 @@ def _count(
     return item.hour_ms, encode_counters(after, after)
 
 
+def _drop(db: sqlite3.Connection, address: BucketAddress, hour_ms: int, used: UsageCounts) -> None:
+    """Delete a bucket, but keep its usage."""
+    add_usage(db, address[:3], hour_ms, used)
+    db.execute(_DELETE, address)
+
+
 def _sweep(db: sqlite3.Connection, now_ms: int) -> None:
     """Look at some buckets that may have expired: delete the expired ones, but keep their usage."""
     due = db.execute(_SELECT_DUE, (now_ms // 1000, _SWEPT_PER_CREATE)).fetchall()
@@ -182,7 +192,6 @@ def _sweep(db: sqlite3.Connection, now_ms: int) -> None:
             db.execute(_LOOK_AT, (None, *address))
             continue
         if item.bucket.is_expired(now_ms):
-            add_usage(db, address[:3], item.hour_ms, used)
-            db.execute(_DELETE, address)
+            _drop(db, address, item.hour_ms, used)
         else:
             db.execute(_LOOK_AT, (look_at_s(item.bucket), *address))

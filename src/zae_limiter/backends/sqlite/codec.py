@@ -51,6 +51,7 @@ class Shape(NamedTuple):
     parent_id: str | None
     cascade: bool
     dormant: frozenset[str]
+    generation: str = ""
 
 
 class BucketRow(NamedTuple):
@@ -111,13 +112,15 @@ def shape_of(bucket: Bucket) -> Shape:
         bucket.parent_id,
         bucket.cascade,
         bucket.dormant,
+        bucket.generation,
     )
 
 
 @lru_cache(maxsize=1024)
 def _encode_shape(shape: Shape) -> str:
     rates = [(name, *rate) for name, rate in shape.rates]
-    return _encode((rates, *shape[1:-1], sorted(shape.dormant)))
+    generation = [shape.generation] if shape.generation else []
+    return _encode((rates, *shape[1:-2], sorted(shape.dormant), *generation))
 
 
 def look_at_s(bucket: Bucket, known_s: int | None = None) -> int | None:
@@ -161,6 +164,7 @@ def _item(row: Row) -> BucketRow:
         cascade=shape.cascade,
         dormant=shape.dormant,
         fence=fence,
+        generation=shape.generation,
     )
     return BucketRow(bucket, shape, _hour(hour_ms), counted, _maybe_integer(look_at_s))
 
@@ -202,7 +206,7 @@ def decode_usage(address: BucketAddress, item: BucketRow) -> UsageCounts:
 
 @lru_cache(maxsize=1024)
 def _decode_shape(text: str) -> Shape:
-    rates, fingerprint, shard, shard_count, parent_id, cascade, dormant = json.loads(text)
+    rates, fingerprint, shard, shard_count, parent_id, cascade, dormant, *more = json.loads(text)
     if not 0 <= _integer(shard) < _integer(shard_count) <= MAX_SHARDS:
         raise ValueError(f"no shard {shard} of {shard_count}")
     named = tuple(_rate(*rate) for rate in rates)
@@ -216,6 +220,7 @@ def _decode_shape(text: str) -> Shape:
         _maybe_text(parent_id),
         bool(cascade),
         frozenset(map(_text, dormant)),
+        *map(_text, more),
     )
 
 

@@ -15,6 +15,7 @@ from ..coalesce.batch import charge_item
 from ..scope import Scope
 from ..shards.items import draw, others, prefer, read_all
 from ..shards.multi_take import take_from_several
+from ..shards.upkeep import is_upkeep_due, keep_up
 from .charge import Charge, Progress, Shortage, Taken, current_items, shortage
 from .one_transaction import charge_in_one_transaction
 from .refusals import AcquireRefused, foresee
@@ -70,7 +71,7 @@ async def _charge_chain(
     is held before the lower ones have passed: another request could be refused for it."""
     leaf, *ancestors = levels
     now_ms = scope.io.now_ms()
-    is_leaf_unseen = scope.local.images.get(draw(scope, leaf.charge.home)) is None
+    is_leaf_unseen = scope.local.image(draw(scope, leaf.charge.home)) is None
     doubtful = ancestors if is_leaf_unseen else levels
     if not all(_is_covered(scope, level, now_ms) for level in doubtful):
         return await _charge_in_doubt(scope, levels)
@@ -85,7 +86,7 @@ async def _charge_chain(
 def _is_covered(scope: Scope, level: Progress, now_ms: int) -> bool:
     """True when the last image of the item that would be charged has enough."""
     charge = level.charge
-    image = scope.local.images.get(draw(scope, charge.home))
+    image = scope.local.image(draw(scope, charge.home))
     if image is None or image.fingerprint != charge.limits.fingerprint:
         return False
     asked_milli = {name: n for name, n in charge.intent.takes_milli.items() if name != WCU}
@@ -161,6 +162,8 @@ async def _charge_bucket(scope: Scope, progress: Progress) -> Taken | Shortage:
     """Charge one bucket, in one call when the item that is drawn has the balance."""
     refusals, home = scope.local.refusals, progress.charge.home
     corrections = refusals.corrections
+    if is_upkeep_due(scope, home):
+        await keep_up(scope, home, progress.charge.intent)
     progress.as_of_ms = scope.io.now_ms()
     outcome = await _charge_drawn(scope, progress)
     if isinstance(outcome, Shortage) and scope.local.shard_count(home) > 1:
@@ -197,7 +200,7 @@ async def _charge_several(scope: Scope, progress: Progress) -> Taken | Shortage:
         if outcome is not None:
             return outcome
         # The bucket was deleted meanwhile, so it starts anew.
-        scope.local.shard_counts.discard(home)
+        scope.local.splits.discard(home)
         outcome = await _charge_drawn(scope, progress)
         if isinstance(outcome, Taken) or scope.local.shard_count(home) == 1:
             return outcome

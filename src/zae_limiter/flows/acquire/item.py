@@ -23,12 +23,14 @@ from ...core.planner import (
     plan_set_back,
     rates_charged,
 )
-from ...core.shards import owner
 from ...core.validation import WCU
 from ...core.writes import Absent, Adjust, Granted, Outcome, Refused, Write
 from ..config.resolve import resolve_afresh
 from ..scope import Scope
-from ..shards.items import draw, make_shard, read_all, split_shard
+from ..shards.debt import level_debt, may_owe, spread_correction
+from ..shards.holes import make_shard, read_whole
+from ..shards.items import Items, draw, holder, prefer, split_shard
+from ..shards.upkeep import is_upkeep_due
 from .charge import (
     ONE_WRITE_MILLI,
     Correction,
@@ -49,6 +51,8 @@ _MAX_ATTEMPTS = 96
 _PATIENCE = 3
 # Each further attempt means that another client has refilled the item, which prolongs it as well.
 _MAX_PROLONGATIONS = 4
+# Each further attempt means that other clients have split or merged the item meanwhile.
+_MAX_MOVES = 8
 
 
 async def take_from_item(scope: Scope, progress: Progress) -> Taken | Shortage:
@@ -61,7 +65,7 @@ async def take_from_item(scope: Scope, progress: Progress) -> Taken | Shortage:
     progress.operation = scope.io.operation_id()
     writes = 0
     outcome: Outcome
-    image = scope.local.images.get(progress.address)
+    image = scope.local.image(progress.address)
     if charge.speculative and not is_damaged(scope, image):
         first = plan_first(charge.intent, image, progress.operation, progress.as_of_ms)
         outcome, writes = await _send(scope, progress, first), 1
@@ -104,7 +108,7 @@ async def _plan(
 ) -> Write | Shortage | Refused | Absent:
     """Decide what to do next: send a write, give up, or look again at another image. The write
     pays for itself and for those that were lost before it."""
-    if isinstance(outcome, Absent):
+    if isinstance(outcome, Absent) or _is_remnant(scope, progress.address, outcome.bucket):
         return await _plan_absent(scope, progress, writes)
     bucket = await set_right(scope, progress.address, outcome.bucket)
     if bucket.fingerprint != progress.charge.limits.fingerprint:
@@ -153,15 +157,20 @@ def _as_of_ms(scope: Scope, progress: Progress, bucket: Bucket) -> int:
     return now_ms if bucket.is_expired(now_ms) else progress.as_of_ms
 
 
+def _is_remnant(scope: Scope, address: BucketAddress, bucket: Bucket) -> bool:
+    return not scope.local.is_in_force(address, bucket)
+
+
 async def _plan_absent(scope: Scope, progress: Progress, writes: int) -> Write | Shortage | Refused:
     local = scope.local
-    if local.shard_count(progress.address) > 1:
+    if progress.address.shard or local.shard_count(progress.address) > 1:
         made = await make_shard(scope, progress.address)
         if made is not None:
             progress.address, bucket = made
+            prefer(scope, progress.address)
             return Refused(bucket)
         progress.address = progress.address.home
-        local.shard_counts.discard(progress.address)
+        local.splits.discard(progress.address)
     intent = paying(progress.charge.intent, writes)
     planned = plan_create(intent, progress.operation, scope.io.now_ms())
     return shortage(progress, [planned.bucket]) if isinstance(planned, Short) else planned
@@ -193,46 +202,86 @@ async def restamp(scope: Scope, address: BucketAddress, intent: Intent, bucket: 
 
 
 async def adjust_item(scope: Scope, address: BucketAddress, correction: Correction) -> Outcome:
-    """Correct one item, whatever its balance."""
-    io, deltas_milli = scope.io, correction.deltas_milli
-    if scope.store.buckets.metered:
-        deltas_milli = {**deltas_milli, WCU: ONE_WRITE_MILLI}
-    now_ms, seen = io.now_ms(), scope.local.images.get(address)
-    rates = rates_charged(deltas_milli, correction.intents)
-    write = Adjust(io.operation_id(), now_ms, deltas_milli, correction.acquires, seen, None, rates)
+    """Correct one item, whatever its balance; or the items that hold its part of the bucket now."""
     try:
-        outcome = await _send_correction(scope, address, write, correction)
+        corrected = await _adjust_holder(scope, address, correction)
     finally:
         # Not before: a refusal that comes back meanwhile may be older than the correction.
         scope.local.refusals.correct(address.home)
-    if not isinstance(outcome, Absent) and _may_expire_early(outcome.bucket):
-        await _prolong(scope, address, outcome.bucket)
-    return outcome
+    for each, bucket in corrected.items():
+        if _may_expire_early(bucket):
+            await _prolong(scope, each, bucket)
+    return Granted(next(iter(corrected.values()))) if corrected else Absent()
 
 
-async def _send_correction(
-    scope: Scope, address: BucketAddress, write: Adjust, correction: Correction
+async def _adjust_holder(scope: Scope, address: BucketAddress, correction: Correction) -> Items:
+    """Correct the item that holds this shard's part now: siblings may have been merged. Where the
+    bucket has gone, a charge makes it anew with the debt. Returns the items that were corrected."""
+    if is_upkeep_due(scope, address.home):
+        # A generation that is no longer in force would take the correction along.
+        with suppress(StorageUnavailable):
+            await read_whole(scope, address.home)
+    if scope.local.shard_count(address) == 1:
+        address = address.home
+    for _ in range(_MAX_MOVES):
+        if _may_owe(scope, address, correction):
+            corrected = await spread_correction(scope, address, correction)
+            if corrected is not None:
+                return corrected
+        outcome = await _adjust(scope, address, correction)
+        if isinstance(outcome, Granted):
+            leveled = await _level_if_in_debt(scope, address, outcome.bucket, correction)
+            return leveled or {address: outcome.bucket}
+        found = await read_whole(scope, address.home) if _is_split(scope, address) else {}
+        if not found:
+            outcome = await _adjust(scope, address.home, correction, is_gone=True)
+            return {} if isinstance(outcome, Absent) else {address.home: outcome.bucket}
+        address = holder(address.shard, found) or min(found)
+    raise StorageUnavailable(f"{address} is too contended")
+
+
+def _is_split(scope: Scope, address: BucketAddress) -> bool:
+    return bool(address.shard) or scope.local.shard_count(address) > 1
+
+
+def _may_owe(scope: Scope, address: BucketAddress, correction: Correction) -> bool:
+    image = scope.local.image(address)
+    return image is not None and may_owe(image, correction.deltas_milli, scope.io.now_ms())
+
+
+async def _adjust(
+    scope: Scope, address: BucketAddress, correction: Correction, *, is_gone: bool = False
 ) -> Outcome:
-    """Send a correction. Where the item has gone, a charge makes the bucket anew with the debt, and
-    a shard's correction goes to the item that holds the shard's part now."""
-    is_whole = scope.local.shard_count(address) == 1 and not address.shard
-    if is_whole and (write.seen is None or write.seen.is_expired(write.at_ms)):
-        write = _anew(write, correction)
-    outcome = await send_owed(scope, address, write)
-    if not isinstance(outcome, Absent) or write.anew is not None:
-        return outcome
-    if not is_whole:
-        found = await read_all(scope, address.home)
-        if found:
-            counts = {each.shard: bucket.shard_count for each, bucket in found.items()}
-            heir = address._replace(shard=owner(address.shard, counts) or min(counts))
-            return await send_owed(scope, heir, write._replace(seen=found[heir]))
-    write = _anew(write, correction)
-    return await send_owed(scope, address.home, write) if write.anew is not None else outcome
+    io, deltas_milli = scope.io, correction.deltas_milli
+    if scope.store.buckets.metered:
+        deltas_milli = {**deltas_milli, WCU: ONE_WRITE_MILLI}
+    now_ms, seen = io.now_ms(), scope.local.image(address)
+    known = scope.local.splits.get(address.home)
+    write = Adjust(
+        io.operation_id(),
+        now_ms,
+        deltas_milli,
+        correction.acquires,
+        seen,
+        rates=rates_charged(deltas_milli, correction.intents),
+        generation=known.generation if known is not None and address.shard else None,
+    )
+    is_expired = seen is None or seen.is_expired(now_ms)
+    if correction.intents and (is_gone or (is_expired and not _is_split(scope, address))):
+        write = plan_anew(write, correction.intents[-1])
+    return await send_owed(scope, address, write)
 
 
-def _anew(write: Adjust, correction: Correction) -> Adjust:
-    return plan_anew(write, correction.intents[-1]) if correction.intents else write
+async def _level_if_in_debt(
+    scope: Scope, address: BucketAddress, bucket: Bucket, correction: Correction
+) -> Items:
+    """Share a debt that the last image of the item did not tell of. Whatever comes of this, the
+    correction has been made."""
+    given_back_milli = {name: max(0, -delta) for name, delta in correction.deltas_milli.items()}
+    if may_owe(bucket, given_back_milli, scope.io.now_ms()):
+        with suppress(StorageUnavailable):
+            return await level_debt(scope, address.home)
+    return {}
 
 
 def _may_expire_early(bucket: Bucket) -> bool:

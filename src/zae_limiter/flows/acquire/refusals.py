@@ -56,7 +56,7 @@ def _last_seen(scope: Scope, level: Progress, now_ms: int) -> Shortage | None:
     home = level.charge.home
     shards = []
     for number in range(scope.local.shard_count(home)):
-        image = scope.local.images.get(home._replace(shard=number))
+        image = scope.local.image(home._replace(shard=number))
         if image is None or image.fingerprint != level.charge.limits.fingerprint:
             return None
         shards.append(refill(image, now_ms))

@@ -10,6 +10,7 @@ from ...core.limit import MILLI
 from ...core.models import BucketBalance
 from ...core.validation import WCU, validate_identifier, validate_resource
 from ..scope import Scope
+from ..shards.items import without_remnants
 
 
 async def get_balances(
@@ -20,7 +21,7 @@ async def get_balances(
         validate_identifier(entity_id)
     if resource is not None:
         validate_resource(resource)
-    found = await _items(scope, entity_id, resource)
+    found = without_remnants(await _items(scope, entity_id, resource))
     now_ms = scope.io.now_ms()
     split: dict[BucketAddress, list[Bucket]] = {}
     for address, bucket in sorted(found.items()):

@@ -19,7 +19,7 @@ from ...core.validation import (
 from ..acquire.charge import Charge, current_items
 from ..acquire.request import Request, plan_charges
 from ..scope import Scope
-from ..shards.items import read_all
+from ..shards.items import read_all, without_remnants
 
 _READ_AT_ONCE = 32
 
@@ -63,7 +63,8 @@ async def get_buckets(
     if shard_id is not None:
         validate_amount("shard_id", shard_id)
     if resource is None:
-        found = await scope.store.buckets.of_entity(scope.namespace_id, entity_id)
+        stored = await scope.store.buckets.of_entity(scope.namespace_id, entity_id)
+        found = without_remnants(stored)
     else:
         found = await _items(scope, entity_id, validate_resource(resource), shard_id)
     return [
@@ -80,7 +81,9 @@ async def _items(
     home = BucketAddress(scope.namespace_id, entity_id, resource)
     if shard_id is None:
         return await read_all(scope, home)
-    return await scope.store.buckets.read([home._replace(shard=shard_id)])
+    shard = home._replace(shard=shard_id)
+    found = await scope.store.buckets.read([home, shard] if shard_id else [home])
+    return without_remnants(found)
 
 
 async def get_resource_buckets(
@@ -89,7 +92,8 @@ async def get_resource_buckets(
     """The stored state of a resource's buckets over all entities."""
     if limit_name is not None:
         validate_limit_name(limit_name, "limit_name")
-    found = await scope.store.buckets.of_resource(scope.namespace_id, validate_resource(resource))
+    stored = await scope.store.buckets.of_resource(scope.namespace_id, validate_resource(resource))
+    found = without_remnants(stored)
     states = [s for address, bucket in found.items() for s in bucket_states(address, bucket)]
     return [state for state in states if limit_name in (None, state.limit_name)]
 
@@ -104,7 +108,7 @@ async def get_resource_capacity(
     async for page in _pages(scope, resource):
         wanted = {
             address: bucket
-            for address, bucket in page.items()
+            for address, bucket in without_remnants(page).items()
             if limit_name in bucket.cells.keys() - bucket.dormant
         }
         if parents_only:

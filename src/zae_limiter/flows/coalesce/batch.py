@@ -27,7 +27,8 @@ from ..acquire.item import adjust_item, take_from_item
 from ..acquire.send import find_out
 from ..config.resolve import resolve_afresh
 from ..scope import Scope
-from ..shards.items import Items, read_whole
+from ..shards.holes import read_whole
+from ..shards.items import Items
 from .charges import fitting, joint_progress, share_doubt, share_out, sum_corrections
 from .queue import Ticket
 
@@ -289,7 +290,7 @@ def _likely(scope: Scope, members: list[Progress]) -> list[Progress]:
     """The charges to begin with: those for which the item had enough when it was last seen, or
     all of them if that says nothing."""
     first = members[0]
-    image = scope.local.images.get(first.address)
+    image = scope.local.image(first.address)
     if image is None or image.fingerprint != first.charge.limits.fingerprint:
         return members
     return fitting(members, refill(image, scope.io.now_ms())) or members

@@ -3,6 +3,9 @@
 The items of a bucket are a partition of it: each holds the part that its own shard count
 says. A shard is made by splitting the one it comes from, in one step, so that no token is
 ever made or lost, whatever a client believes the count to be.
+
+Only items of the generation that item 0 has are in force (`core.shards.in_force`). Remnants of
+other generations are neither read nor written, and a split puts new items in their place.
 """
 
 from __future__ import annotations
@@ -11,14 +14,14 @@ from collections.abc import Mapping
 
 from ...core.bucket import Bucket, BucketAddress, split
 from ...core.exceptions import StorageUnavailable
-from ...core.shards import MAX_SHARDS, free_count, owner, sums_to_one
+from ...core.shards import MAX_SHARDS, Part, in_force, owner, sums_to_one
 from ...core.writes import Create, Granted, Refill, Refused
-from ..acquire.send import Addressed, send, send_all
+from ..acquire.send import Addressed, send_all
 from ..scope import Scope
 
-# As many splits as lead to the last shard, and some races that are lost on the way.
-_MAX_ATTEMPTS = 8
 Items = Mapping[BucketAddress, Bucket]
+# Random bits of a generation. An item of six limits should still fit into a kilobyte with it.
+_GENERATION_BITS = 0xFFFF_FFFF
 
 
 def draw(scope: Scope, home: BucketAddress) -> BucketAddress:
@@ -48,55 +51,65 @@ def others(scope: Scope, address: BucketAddress, how_many: int) -> list[BucketAd
 
 
 async def read_all(scope: Scope, home: BucketAddress) -> dict[BucketAddress, Bucket]:
-    """Read every item of the bucket, consistently: a split between two reads would show tokens
-    twice or not at all."""
+    """Read every item of the bucket that is in force, consistently: a split between two reads
+    would show tokens twice or not at all."""
     counts: dict[int, int] = {}
     for _ in range(MAX_SHARDS):
-        before, found = counts, await _read_known(scope, home)
-        counts = _counts(found)
+        before, found = counts, await read_known(scope, home)
+        counts = in_force(parts_of(found))
         # Counts that are the same twice mean no split under way: an item has been deleted.
-        if not found or sums_to_one(counts.values()) or counts == before:
+        if not counts or sums_to_one(counts.values()) or counts == before:
             break
-    return found
+    scope.local.settle_split(home, max(counts.values(), default=1))
+    return {address: bucket for address, bucket in found.items() if address.shard in counts}
 
 
-def _counts(found: Items) -> dict[int, int]:
-    return {address.shard: bucket.shard_count for address, bucket in found.items()}
+def parts_of(found: Items) -> dict[int, Part]:
+    """Return the part that each item says it holds, by shard."""
+    return {address.shard: bucket.part for address, bucket in found.items()}
 
 
-async def _read_known(scope: Scope, home: BucketAddress) -> dict[BucketAddress, Bucket]:
+def without_remnants(found: Items) -> dict[BucketAddress, Bucket]:
+    """Return the items of any number of buckets that are in force."""
+    parts: dict[BucketAddress, dict[int, Part]] = {}
+    for address, bucket in found.items():
+        parts.setdefault(address.home, {})[address.shard] = bucket.part
+    counts = {home: in_force(of_bucket) for home, of_bucket in parts.items()}
+    return {a: bucket for a, bucket in found.items() if a.shard in counts[a.home]}
+
+
+async def read_known(scope: Scope, home: BucketAddress) -> dict[BucketAddress, Bucket]:
+    """Read item 0 and all items that the bucket is known to have, also from what is read. Remnants
+    are among them."""
     found: dict[BucketAddress, Bucket] = {}
     count = 0
     while count < scope.local.shard_count(home):
         known = scope.local.shard_count(home)
         addresses = [home._replace(shard=shard) for shard in range(count, known)]
         more = await scope.store.buckets.read(addresses)
-        for address, bucket in more.items():
-            scope.local.remember(address, Refused(bucket))
+        # Item 0 first: it tells whether the others are in force.
+        for address in sorted(more):
+            scope.local.remember(address, Refused(more[address]))
         found |= more
         count = known
     return found
 
 
-async def read_whole(scope: Scope, home: BucketAddress) -> dict[BucketAddress, Bucket]:
-    """Read every item of the bucket, and make those anew that were deleted though others stayed.
-    An empty mapping when nothing is left of the bucket."""
-    found = await read_all(scope, home)
-    for shard in range(scope.local.shard_count(home)):
-        if found and owner(shard, _counts(found)) is None:
-            await _fill_hole(scope, home._replace(shard=shard), found)
-            found = await read_all(scope, home)
-    return found
-
-
 async def split_shard(scope: Scope, address: BucketAddress, bucket: Bucket) -> bool:
     """Split an item in two. False when another client was faster."""
-    lower, upper = split(bucket)
     io = scope.io
-    writes: list[Addressed] = [
-        (address, Refill(io.operation_id(), io.now_ms(), bucket, lower)),
-        (address._replace(shard=upper.shard), Create(io.operation_id(), io.now_ms(), upper)),
-    ]
+    lower, upper = split(bucket, f"{io.entropy() & _GENERATION_BITS:x}")
+    return await send_together(
+        scope,
+        [
+            (address, Refill(io.operation_id(), io.now_ms(), bucket, lower)),
+            (address._replace(shard=upper.shard), Create(io.operation_id(), io.now_ms(), upper)),
+        ],
+    )
+
+
+async def send_together(scope: Scope, writes: list[Addressed]) -> bool:
+    """Change several items of a bucket in one transaction. False when another client was faster."""
     try:
         outcomes = await send_all(scope, writes)
     except StorageUnavailable as error:
@@ -107,35 +120,8 @@ async def split_shard(scope: Scope, address: BucketAddress, bucket: Bucket) -> b
     return all(isinstance(outcome, Granted) for outcome in outcomes)
 
 
-async def make_shard(scope: Scope, address: BucketAddress) -> tuple[BucketAddress, Bucket] | None:
-    """The item at an address where there is none, made by splitting the one it comes from; or
-    that one itself, if it is written too often to be split. None when there is nothing of the
-    bucket at all."""
-    for lost in range(_MAX_ATTEMPTS + 1):
-        found = await read_all(scope, address.home)
-        if not found:
-            return None
-        shard = owner(address.shard, _counts(found))
-        if shard is None:
-            await _fill_hole(scope, address, found)
-            continue
-        source = address._replace(shard=shard)
-        if source == address or lost == _MAX_ATTEMPTS:
-            return source, found[source]
-        await split_shard(scope, source, found[source])
-    raise StorageUnavailable(f"{address} is deleted again and again")
-
-
-async def _fill_hole(scope: Scope, address: BucketAddress, found: Items) -> None:
-    """Make an item anew, full, that was deleted though its siblings stayed."""
-    like = next(iter(found.values()))
-    count = free_count(address.shard, _counts(found))
-    io = scope.io
-    item = like._replace(
-        refilled_at_ms=io.now_ms(), shard=address.shard, shard_count=count, recent=(), acquires=0
-    )
-    cells = {
-        name: cell._replace(tokens_milli=item.ceiling_milli(name), consumed_milli=0, remainder=0)
-        for name, cell in like.cells.items()
-    }
-    await send(scope, address, Create(io.operation_id(), io.now_ms(), item._replace(cells=cells)))
+def holder(shard: int, found: Items) -> BucketAddress | None:
+    """Return the item that holds a shard's part; None when that part is missing."""
+    counts = {address.shard: bucket.shard_count for address, bucket in found.items()}
+    held_by = owner(shard, counts)
+    return next((address for address in found if address.shard == held_by), None)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...core.apply import apply
-from ...core.bucket import REMEMBERED_OPERATIONS, Bucket, BucketAddress, at, split
+from ...core.bucket import REMEMBERED_OPERATIONS, Bucket, BucketAddress, at
 from ...core.idempotency import fence_past, past_fence
 from ...core.limit import MILLI, Limit, LimitSet
 from ...core.planner import Intent, plan, plan_restamp
 from ...core.validation import MAX_AMOUNT
-from ...core.writes import ABSENT, Create, Granted, Outcome, Refill, Refused, Write
+from ...core.writes import ABSENT, Granted, Outcome, Refill, Refused, Write
 from .trial import TRIAL_LIMITS, Trial, expect, same
 
 _FEWER = LimitSet.of([Limit.per_second("rpm", 7)])
@@ -71,7 +71,7 @@ async def check_a_take_needs_a_recent_refill_and_a_balance_under_the_roof(trial:
 async def check_what_was_gained_is_taken_once_and_leaves_the_refill_time(trial: Trial) -> None:
     address = trial.address()
     await agreed(trial, address, trial.create({"rpm": 100 * MILLI}))
-    seen = await _existing(trial, address)
+    seen = await existing(trial, address)
     gained = trial.take_gained(seen, rpm=MILLI)
     too_much = gained._replace(floors_milli={"rpm": 1})
     too_full = gained._replace(roofs_milli={"rpm": -1})
@@ -85,7 +85,7 @@ async def check_what_was_gained_is_taken_once_and_leaves_the_refill_time(trial: 
     expect(isinstance(await agreed(trial, address, gained), Granted), "What was gained was refused")
     again = trial.take_gained(seen, rpm=MILLI)
     expect(isinstance(await agreed(trial, address, again), Refused), "It was taken twice")
-    after = await _existing(trial, address)
+    after = await existing(trial, address)
     same(after.cells["rpm"].tokens_milli, -MILLI, "The balance is not what will be gained")
     same(after.refilled_at_ms, seen.refilled_at_ms, "The refill time moved")
 
@@ -106,7 +106,7 @@ async def check_an_adjust_may_leave_debt_and_never_exceeds_the_ceiling(trial: Tr
 async def check_a_refill_applies_only_to_the_image_it_was_planned_on(trial: Trial) -> None:
     address = trial.address()
     await agreed(trial, address, trial.create({"rpm": 100 * MILLI, "tpm": 100 * MILLI}))
-    seen = await _existing(trial, address)
+    seen = await existing(trial, address)
     later_ms = trial.now_ms + 6_000
     intent = Intent(TRIAL_LIMITS, {"rpm": 10 * MILLI}, 1, None, None, False)
     first = plan(intent, seen, trial.io.operation_id(), later_ms)
@@ -121,7 +121,7 @@ async def check_a_refill_applies_only_to_the_image_it_was_planned_on(trial: Tria
 async def check_a_refill_is_refused_when_a_refund_came_between(trial: Trial) -> None:
     address = trial.address()
     await agreed(trial, address, trial.create({"rpm": 100 * MILLI}))
-    seen = await _existing(trial, address)
+    seen = await existing(trial, address)
     intent = Intent(TRIAL_LIMITS, {}, 1, None, None, False)
     refill = plan_restamp(intent, seen, trial.io.operation_id(), trial.now_ms + 60_000)
     await agreed(trial, address, trial.adjust(rpm=-1))
@@ -131,7 +131,7 @@ async def check_a_refill_is_refused_when_a_refund_came_between(trial: Trial) -> 
 async def check_a_refill_that_fills_a_limit_is_refused_when_it_holds_less(trial: Trial) -> None:
     address = trial.address()
     await agreed(trial, address, trial.create({"rpm": 10 * MILLI}))
-    seen = await _existing(trial, address)
+    seen = await existing(trial, address)
     intent = Intent(TRIAL_LIMITS, {}, 1, None, None, False)
     refill = plan_restamp(intent, seen, trial.io.operation_id(), trial.now_ms + 60_000)
     await agreed(trial, address, trial.adjust(rpm=1))
@@ -163,7 +163,7 @@ async def check_limits_out_of_force_are_remembered_until_they_are_full(trial: Tr
 async def check_a_refill_planned_before_a_limit_came_and_went_is_refused(trial: Trial) -> None:
     address = trial.address()
     await agreed(trial, address, trial.create(limits=_FEWER))
-    seen = await _existing(trial, address)
+    seen = await existing(trial, address)
     await _put_in_force(trial, address, TRIAL_LIMITS, trial.now_ms, tpm=MILLI)
     await _put_in_force(trial, address, _FEWER, trial.now_ms)
     stale = plan_restamp(_intent(_FEWER), seen, trial.io.operation_id(), trial.now_ms + 1)
@@ -173,7 +173,7 @@ async def check_a_refill_planned_before_a_limit_came_and_went_is_refused(trial: 
 async def check_an_adjust_leaves_alone_what_it_does_not_find(trial: Trial) -> None:
     address = trial.address()
     await agreed(trial, address, trial.create())
-    seen = await _existing(trial, address)
+    seen = await existing(trial, address)
     await _put_in_force(trial, address, _FEWER, trial.now_ms)
     for deltas_milli in ({"tpm": 1, "rpm": 1}, {"tpm": 1}, {"tpm": -1, "rpm": -1}):
         adjust = trial.adjust(**deltas_milli)._replace(seen=seen)
@@ -187,20 +187,20 @@ def _intent(limits: LimitSet, **takes_milli: int) -> Intent:
 async def _put_in_force(
     trial: Trial, address: BucketAddress, limits: LimitSet, now_ms: int, **takes_milli: int
 ) -> Bucket:
-    seen = await _existing(trial, address)
+    seen = await existing(trial, address)
     intent = _intent(limits, **takes_milli)
     planner = plan if takes_milli else plan_restamp
     planned = planner(intent, seen, trial.io.operation_id(), now_ms)
     assert isinstance(planned, Refill)
     await agreed(trial, address, planned)
-    return await _existing(trial, address)
+    return await existing(trial, address)
 
 
 async def check_a_write_that_is_sent_again_changes_nothing(trial: Trial) -> None:
     address = trial.address()
     created = trial.create()
     await agreed(trial, address, created)
-    seen = await _existing(trial, address)
+    seen = await existing(trial, address)
     intent = Intent(TRIAL_LIMITS, {"rpm": 1}, 1, None, None, False)
     refill = plan_restamp(intent, seen, trial.io.operation_id(), trial.now_ms + 5)
     writes = (refill, trial.take_unseen(rpm=2), trial.take(tpm=3), trial.adjust(rpm=900 * MILLI))
@@ -265,7 +265,7 @@ async def check_all_of_an_item_survives_storage(trial: Trial) -> None:
 async def check_writes_go_together_or_not_at_all(trial: Trial) -> None:
     first, second = trial.address("a"), trial.address("b")
     buckets = trial.store.buckets
-    same(await _together(trial, (first, trial.create()), (second, trial.create())), 2, "created")
+    same(await together(trial, (first, trial.create()), (second, trial.create())), 2, "created")
     image = (await buckets.read([first]))[first]
     refill = Refill(
         trial.io.operation_id(), trial.now_ms, image, at(image, TRIAL_LIMITS, trial.now_ms)
@@ -278,10 +278,10 @@ async def check_writes_go_together_or_not_at_all(trial: Trial) -> None:
     outcomes = await buckets.write_all([takes[0], (second, trial.create())])
     same(isinstance(outcomes[0], Granted), True, "A taking could have been carried out")
     same(await buckets.read([first, second]), before, "Part of what was refused was carried out")
-    same(await _together(trial, *takes), 2, "taken from")
+    same(await together(trial, *takes), 2, "taken from")
 
 
-async def _together(trial: Trial, *writes: tuple[BucketAddress, Write]) -> int:
+async def together(trial: Trial, *writes: tuple[BucketAddress, Write]) -> int:
     """Write all, check that each came out as `apply` says, and count the granted."""
     before = await trial.store.buckets.read([address for address, _ in writes])
     outcomes = await trial.store.buckets.write_all(writes)
@@ -290,23 +290,6 @@ async def _together(trial: Trial, *writes: tuple[BucketAddress, Write]) -> int:
     granted = [o.bucket for o in outcomes if isinstance(o, Granted)]
     same(list(after.values()), granted, "buckets after writes that go together")
     return len(granted)
-
-
-async def check_a_split_keeps_every_token(trial: Trial) -> None:
-    lower, upper = trial.address(), trial.address(shard=1)
-    await agreed(trial, lower, trial.create({"rpm": 40 * MILLI + 1}))
-    image = await trial.bucket(lower)
-    if image is None:
-        raise AssertionError("the bucket that was created cannot be read")
-    kept, given = split(image)
-    refill = Refill(trial.io.operation_id(), trial.now_ms, image, kept)
-    create = Create(trial.io.operation_id(), trial.now_ms, given)
-    await agreed(trial, lower, trial.take(rpm=MILLI))
-    same(await _together(trial, (lower, refill), (upper, create)), 2, "parts of a split")
-    found = await trial.store.buckets.read([lower, upper])
-    tokens_milli = sum(bucket.cells["rpm"].tokens_milli for bucket in found.values())
-    same(tokens_milli, image.cells["rpm"].tokens_milli - MILLI, "tokens after a split")
-    same([bucket.shard_count for bucket in found.values()], [2, 2], "shard counts")
 
 
 async def check_reads_return_what_exists(trial: Trial) -> None:
@@ -380,7 +363,7 @@ async def check_buckets_of_tenants_do_not_meet(trial: Trial) -> None:
     same(await other.bucket(other.address()), None, "Another tenant's bucket was read")
     await agreed(other, other.address(), other.create())
     await agreed(other, other.address(), other.take_unseen(rpm=1))
-    rest_milli = (await _existing(trial, trial.address())).cells["rpm"].tokens_milli
+    rest_milli = (await existing(trial, trial.address())).cells["rpm"].tokens_milli
     same(rest_milli, 70 * MILLI, "Another tenant's bucket was charged")
     same(
         set(await other.store.buckets.of_entity(other.namespace_id, "key-1")), {other.address()}, ""
@@ -396,7 +379,7 @@ async def check_concurrent_takes_never_overdraw(trial: Trial) -> None:
     granted = [outcome for outcome in outcomes if isinstance(outcome, Granted)]
     balances = {outcome.bucket.cells["rpm"].tokens_milli for outcome in granted}
     same(balances, {n * MILLI for n in range(25)}, "Each grant must see those before it")
-    after = await _existing(trial, address)
+    after = await existing(trial, address)
     same(after.cells["rpm"].consumed_milli, 100 * MILLI, "Consumption was miscounted")
     same(after.acquires, 26, "Acquires were miscounted")
 
@@ -405,7 +388,7 @@ async def check_concurrent_adjusts_all_count(trial: Trial) -> None:
     address = trial.address()
     await trial.write(address, trial.create())
     await trial.at_once(trial.write(address, trial.adjust(tpm=MILLI, rpm=3)) for _ in range(40))
-    cells = (await _existing(trial, address)).cells
+    cells = (await existing(trial, address)).cells
     same(cells["tpm"].consumed_milli, 40 * MILLI, "An adjust was lost")
     same(cells["rpm"].tokens_milli, 100 * MILLI - 120, "An adjust was lost")
 
@@ -420,7 +403,7 @@ async def check_concurrent_creates_make_one_bucket(trial: Trial) -> None:
 async def check_concurrent_refills_credit_the_time_once(trial: Trial) -> None:
     address = trial.address()
     await trial.write(address, trial.create({"rpm": 100 * MILLI}))
-    seen = await _existing(trial, address)
+    seen = await existing(trial, address)
     then_ms = trial.now_ms + 30_000
     intent = Intent(TRIAL_LIMITS, {"rpm": 10 * MILLI}, 1, None, None, False)
     refills = [plan(intent, seen, trial.io.operation_id(), then_ms) for _ in range(9)]
@@ -429,13 +412,12 @@ async def check_concurrent_refills_credit_the_time_once(trial: Trial) -> None:
     )
     granted = [outcome for outcome in outcomes if isinstance(outcome, Granted)]
     same(len(granted), 1, "Exactly one refill of an image may succeed")
-    rest_milli = (
-        at(await _existing(trial, address), TRIAL_LIMITS, then_ms).cells["rpm"].tokens_milli
-    )
+    rest_milli = at(await existing(trial, address), TRIAL_LIMITS, then_ms).cells["rpm"].tokens_milli
     same(rest_milli, 40 * MILLI, "The time was credited twice, or not at all")
 
 
-async def _existing(trial: Trial, address: BucketAddress) -> Bucket:
+async def existing(trial: Trial, address: BucketAddress) -> Bucket:
+    """Return the item at an address, which must be there."""
     bucket = await trial.bucket(address)
     assert bucket is not None
     return bucket
