@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import weakref
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import ContextVar
+from functools import partial
+from queue import SimpleQueue
+from threading import Thread
 from typing import Any, TypeVar
 
 from ..ports.clock import Clock
@@ -128,29 +131,59 @@ class _AsyncioSignal:
 
 class _Worker:
     """A worker is one thread, made when it is first used. One thread is enough for one connection
-    of a store."""
+    of a store. An executor would take twice the time to hand a call over and its result back."""
 
     def __init__(self) -> None:
-        self._threads: ThreadPoolExecutor | None = None
+        self._calls: SimpleQueue[_Call | None] | None = None
         self._pid = 0
 
     async def run(self, call: Callable[[], T]) -> T:
         """Run a call in the thread."""
         loop = asyncio.get_running_loop()
-        return await hold(loop.run_in_executor(self._current(), call))
+        result: asyncio.Future[T] = loop.create_future()
+        self._current().put((loop, result, call))
+        return await hold(result)
 
     def close(self) -> None:
-        """End the thread. It is made anew if it is used again."""
-        threads, self._threads = self._threads, None
-        if threads is not None and self._pid == os.getpid():
-            threads.shutdown(wait=False)
+        """End the thread after the calls under way. It is made anew if it is used again."""
+        calls, self._calls = self._calls, None
+        if calls is not None and self._pid == os.getpid():
+            calls.put(None)
 
-    def _current(self) -> ThreadPoolExecutor:
-        """Return the thread, made anew after a fork, which threads do not survive."""
-        if self._threads is None or self._pid != os.getpid():
-            self._threads = ThreadPoolExecutor(1, thread_name_prefix="zae-limiter")
+    def _current(self) -> SimpleQueue[_Call | None]:
+        """Return the queue of the thread, made anew after a fork, which threads do not survive."""
+        if self._calls is None or self._pid != os.getpid():
+            self._calls = calls = SimpleQueue[_Call | None]()
             self._pid = os.getpid()
-        return self._threads
+            Thread(target=_work, args=(calls,), name="zae-limiter", daemon=True).start()
+            # A driver that is never closed must not leave its thread behind.
+            weakref.finalize(self, calls.put, None)
+        return self._calls
+
+
+_Call = tuple[asyncio.AbstractEventLoop, asyncio.Future[Any], Callable[[], Any]]
+
+
+def _work(calls: SimpleQueue[_Call | None]) -> None:
+    """Carry out calls, one after the other, until there is a None."""
+    while (item := calls.get()) is not None:
+        loop, future, call = item
+        try:
+            settle = partial(_settle, future, call(), None)
+        except BaseException as error:
+            settle = partial(_settle, future, None, error)
+        # The loop is closed when its caller is gone: nobody waits for the result.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(settle)
+        # Without this, the last call would keep its objects alive until the next one.
+        del item, loop, future, call, settle
+
+
+def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(result)
 
 
 class AsyncioIo(ClockedIo):
