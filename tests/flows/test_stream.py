@@ -13,7 +13,7 @@ import pytest
 from tests.support.sharded import Bench, take
 from zae_limiter import Limit
 from zae_limiter.backends.memory import MemoryStore
-from zae_limiter.core.bucket import Bucket, BucketAddress, full_bucket, refill
+from zae_limiter.core.bucket import Bucket, BucketAddress, full_bucket, refill, set_back
 from zae_limiter.core.bucket import take_tokens as taken
 from zae_limiter.core.changes import BucketChange, ItemActivity, activities
 from zae_limiter.core.exceptions import StorageUnavailable, StoredDataError
@@ -228,6 +228,7 @@ class TestRefill:
             (EMPTY, {"gone": 60}, 10_000, "lost the limit"),
             (FULL, {"rpm": 61}, 10_000, "is full"),
             (EMPTY, {}, 10_000, "consumed nothing"),
+            (set_back(EMPTY, -9000), {"rpm": 60}, 10_000, "was set back"),
         ],
         ids=str,
     )

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from ...core.bucket import BucketAddress, refill, take_tokens
 from ...core.changes import ItemActivity
 from ...core.exceptions import StorageUnavailable, StoredDataError
-from ...core.validation import WCU
+from ...core.validation import SET_BACK, WCU
 from ...core.writes import Granted, Refill
 from ..acquire.charge import ONE_WRITE_MILLI
 from ..scope import Scope
@@ -39,8 +39,11 @@ async def refill_items(scope: Scope, active: Mapping[BucketAddress, ItemActivity
 
 def plan_refill(activity: ItemActivity, operation: str, now_ms: int) -> Refill | None:
     """Return a refill of the item, if it gains by that and still holds less of some limit than the
-    batch consumed. The write pays for itself, as those of clients do."""
+    batch consumed. The write pays for itself, as those of clients do. The time of an item that was
+    set back is left to clients, which know whose clock to go by."""
     image = activity.image
+    if SET_BACK in image.dormant:
+        return None
     refilled = refill(image, now_ms)
     gains = any(
         cell.tokens_milli > image.cells[name].tokens_milli
