@@ -315,3 +315,8 @@ async def test_an_answer_that_comes_too_late_counts_as_false() -> None:
     slow = asyncio.create_task(in_time(yes(0.05), 0.005))
     assert not await slow
     await asyncio.sleep(0.06)
+
+
+def test_without_asyncio_a_message_says_what_is_supported() -> None:
+    with pytest.raises(RuntimeError, match="need asyncio, uvloop or anyio"):
+        drive(answer(1)).send(None)

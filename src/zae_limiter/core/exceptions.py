@@ -6,6 +6,7 @@ ZAELimiterError
 │   └── LeaseExpiredError          the lease was used after its block ended
 ├── InfrastructureError
 │   ├── RateLimiterUnavailable     the store could not answer
+│   │   ├── StoreConfigurationError  it never will: credentials, permissions or table are wrong
 │   │   └── StorageUnavailable     the same, as a backend reports it (retryable? ambiguous?)
 │   ├── StoredDataError            a stored record cannot be read; names the record
 │   ├── StackOperationError
@@ -85,6 +86,11 @@ class ValidationError(ZAELimiterError):
 _USERINFO = re.compile(r"(://|%3A%2F%2F)(?:(?!://|%3A%2F%2F).)*(@|%40)", re.I | re.S)
 
 
+def hide_userinfo(text: str) -> str:
+    """Return a text whose URLs have lost user and password."""
+    return _USERINFO.sub(r"\1***\2", text)
+
+
 def _shown(value: object) -> str:
     """Return a short text that can be logged, whatever the value. A URL loses user and password:
     logs are read by many."""
@@ -93,7 +99,7 @@ def _shown(value: object) -> str:
     except Exception:
         # A number can be too long to be printed, and the objects of callers may fail here.
         text = f"<{type(value).__name__}>"
-    text = printable(_USERINFO.sub(r"\1***\2", text))
+    text = printable(hide_userinfo(text))
     return text if len(text) <= _SHOWN_VALUE_CHARS else text[:_SHOWN_VALUE_CHARS] + "..."
 
 
@@ -143,11 +149,17 @@ class RateLimiterUnavailable(InfrastructureError):
         super().__init__(f"{message} [{context}]" if context else message)
 
 
+class StoreConfigurationError(RateLimiterUnavailable):
+    """The store refuses this client: credentials, permissions, address or table are wrong. That is
+    no outage, so it is raised whatever `on_unavailable` says."""
+
+
 class StorageUnavailable(RateLimiterUnavailable):
     """A backend could not carry out a call.
 
     `retryable`: the same call may succeed if it is sent again.
     `ambiguous`: the call may have taken effect although no answer came back.
+    `is_outage`: it is not the configuration that is wrong.
     """
 
     def __init__(
@@ -157,8 +169,10 @@ class StorageUnavailable(RateLimiterUnavailable):
         *,
         retryable: bool = True,
         ambiguous: bool = False,
+        is_outage: bool = True,
     ) -> None:
         super().__init__(message, cause)
+        self.is_outage = is_outage
         self.retryable = retryable
         self.ambiguous = ambiguous
 

@@ -64,6 +64,7 @@ async def drive(
     again would miss it, and some later await would raise it. Suspending raises a cancellation that
     is due. `undo` gives back the result of a flow whose caller is cancelled.
     """
+    _require_asyncio(flow)
     try:
         result = await flow
     except GeneratorExit:
@@ -84,6 +85,19 @@ async def drive(
                     await asyncio.sleep(0)
             raise
     return result
+
+
+def _require_asyncio(flow: Coroutine[Any, Any, Any]) -> None:
+    """Say what is supported to a program that runs under another library, such as trio."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        flow.close()
+        raise RuntimeError(
+            "no asyncio event loop is running: the async classes need asyncio, uvloop or anyio's"
+            " asyncio backend; under trio use SyncRepository and SyncRateLimiter in a worker"
+            " thread (trio.to_thread.run_sync)"
+        ) from None
 
 
 def _current_task() -> asyncio.Task[Any]:

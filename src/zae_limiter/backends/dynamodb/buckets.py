@@ -63,7 +63,7 @@ class DynamoBuckets:
         except RequestInvalid:
             await self._blame([address])
             raise
-        return Granted(decode_bucket_item(address, answer["Attributes"]))
+        return Granted(decode_bucket_item(address, _attributes(answer)))
 
     async def _adjust(self, address: BucketAddress, write: Adjust) -> Outcome:
         """Charge in one call, or give back up to the ceiling, which must be known first. Where
@@ -93,7 +93,7 @@ class DynamoBuckets:
     async def fence(self, address: BucketAddress, operation: str) -> Bucket | None:
         try:
             request = fence(self._table.name, address, operation)
-            item = (await self._table.call("UpdateItem", request))["Attributes"]
+            item: Item | None = _attributes(await self._table.call("UpdateItem", request))
         except ConditionFailed as refusal:
             item = refusal.item
         return decode_bucket_item(address, item) if item else None
@@ -201,6 +201,14 @@ def _address(item: Item) -> BucketAddress:
         return address_of(item["PK"]["S"])
     except ValueError as error:
         raise StoredDataError(record_name(item), str(error)) from error
+
+
+def _attributes(answer: dict[str, Any]) -> Item:
+    """Return the item of an answer. One without it leaves the outcome unknown."""
+    if "Attributes" not in answer:
+        raise StorageUnavailable("UpdateItem was answered without the item", ambiguous=True)
+    item: Item = answer["Attributes"]
+    return item
 
 
 def _outcome(address: BucketAddress, write: Write, item: Item | None) -> Outcome:

@@ -82,4 +82,5 @@ def _explained(error: StorageUnavailable, table_name: str, site: Site) -> Storag
         error.cause,
         retryable=error.retryable,
         ambiguous=error.ambiguous,
+        is_outage=error.is_outage,
     )

@@ -20,6 +20,7 @@ _UNAVAILABLE = {
     sqlite3.SQLITE_NOLFS: "is too large for its file system",
     sqlite3.SQLITE_NOMEM: "needs more memory than there is",
 }
+_FORBIDDEN = {sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH, sqlite3.SQLITE_READONLY}
 _DAMAGED = {
     sqlite3.SQLITE_CORRUPT: "is damaged",
     sqlite3.SQLITE_FORMAT: "is damaged",
@@ -49,7 +50,12 @@ def translate(path: str, error: sqlite3.Error) -> Exception:
     """Return the domain's error for an error of SQLite; the error itself if there is none."""
     result = code(error)
     if result in _UNAVAILABLE:
-        return StorageUnavailable(f"{path} {_UNAVAILABLE[result]}: {error}", error, retryable=False)
+        return StorageUnavailable(
+            f"{path} {_UNAVAILABLE[result]}: {error}",
+            error,
+            retryable=False,
+            is_outage=result not in _FORBIDDEN,
+        )
     if result in _DAMAGED:
         return StoredDataError(path, f"it {_DAMAGED[result]} ({error})")
     if _is_unreadable(result, str(error)):

@@ -12,6 +12,7 @@ from ...core.exceptions import (
     LeaseExpiredError,
     RateLimiterUnavailable,
     StorageUnavailable,
+    StoreConfigurationError,
     ValidationError,
 )
 from ...core.ledger import Ledger
@@ -258,10 +259,11 @@ def standing(record: LeaseRecord) -> list[LimitStatus]:
 
 def _bear(record: LeaseRecord, error: StorageUnavailable) -> None:
     """The store could not answer: let it pass or say so, as the mode in force has it."""
-    if _mode(record) is OnUnavailable.ALLOW:
+    if error.is_outage and _mode(record) is OnUnavailable.ALLOW:
         logger.warning("Store unavailable, allowing unlimited: %s", error)
         return
-    raise RateLimiterUnavailable(
+    kind = RateLimiterUnavailable if error.is_outage else StoreConfigurationError
+    raise kind(
         str(error),
         error,
         stack_name=record.scope.settings.stack_name,

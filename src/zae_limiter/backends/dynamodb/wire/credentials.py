@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from ....core.exceptions import StorageUnavailable, ValidationError
 from .endpoint import Endpoint, parse_endpoint
-from .errors import hopeless
+from .errors import ErrorRow, hopeless, hopeless_now, raise_ours
 from .proxy import parse_proxy
 from .signer import Credentials
 
@@ -67,7 +67,13 @@ class Access:
 
     def obtain(self) -> Grant:
         """Return a grant. This may take a while: botocore asks files, processes and services."""
-        from botocore.exceptions import BotoCoreError, ClientError, ProfileNotFound
+        from botocore.exceptions import (
+            BotoCoreError,
+            ClientError,
+            HTTPClientError,
+            MetadataRetrievalError,
+            ProfileNotFound,
+        )
 
         try:
             region, endpoint, credentials = self._find()
@@ -77,7 +83,12 @@ class Access:
                 "AWS_PROFILE", os.environ.get("AWS_PROFILE"), str(error)
             ) from None
         except (BotoCoreError, ClientError) as error:
-            raise hopeless(f"AWS credentials cannot be had: {error}", error) from error
+            rows: tuple[ErrorRow, ...] = (
+                (HTTPClientError, hopeless_now),
+                (MetadataRetrievalError, hopeless_now),
+                (Exception, hopeless),
+            )
+            raise_ours(error, rows, "AWS credentials cannot be had")
 
     def session(self) -> Any:
         """Return the botocore session, and open it first if needed."""

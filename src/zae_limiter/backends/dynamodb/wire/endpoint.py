@@ -61,15 +61,23 @@ def parse_endpoint(url: str) -> Endpoint:
     try:
         parts = urlsplit(url)
         port = parts.port
-    except ValueError as error:
-        raise ValidationError("endpoint_url", url, str(error)) from error
+    except ValueError:
+        # Without its message: that may show a part of a password as a port.
+        raise _no_endpoint(url) from None
     extra = parts.query or parts.fragment or parts.username or parts.password
     if parts.scheme not in _DEFAULT_PORTS or not parts.hostname or extra:
-        raise ValidationError("endpoint_url", url, "must be like https://host or http://host:8000")
+        raise _no_endpoint(url)
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     if port is not None and port != _DEFAULT_PORTS[parts.scheme]:
         host = f"{host}:{port}"
     return Endpoint(parts.scheme, host, _normal_path(parts.path))
+
+
+def _no_endpoint(url: str) -> ValidationError:
+    *userinfo, rest = str(url).rsplit("@", 1)
+    scheme = "".join(str(url).partition("://")[:2]) if "://" in str(url) else ""
+    shown = f"{scheme}***@{rest}" if userinfo else rest
+    return ValidationError("endpoint_url", shown, "must be like https://host or http://host:8000")
 
 
 def _normal_path(path: str) -> str:

@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from ....core.exceptions import StorageUnavailable
+from ....core.exceptions import StorageUnavailable, hide_userinfo
 from .values import Item
 
 _SHOWN_MESSAGE_CHARS = 500
@@ -114,13 +114,14 @@ def lost(message: str, cause: BaseException | None = None) -> StorageUnavailable
 
 
 def hopeless(message: str, cause: BaseException | None = None) -> StorageUnavailable:
-    """Build the error for a request that had no effect and would fail again."""
-    return StorageUnavailable(message, cause, retryable=False)
+    """Build the error for a request that had no effect and would fail again: not DynamoDB is at
+    fault, but what this client was told."""
+    return StorageUnavailable(message, cause, retryable=False, is_outage=False)
 
 
-def hopeless_now(message: str) -> StorageUnavailable:
+def hopeless_now(message: str, cause: BaseException | None = None) -> StorageUnavailable:
     """Build the error for a request that is not sent, because its caller cannot wait for it."""
-    return StorageUnavailable(message, retryable=False)
+    return StorageUnavailable(message, cause, retryable=False)
 
 
 def is_answer(error: StorageUnavailable) -> bool:
@@ -136,7 +137,12 @@ def raise_ours(error: Exception, table: Sequence[ErrorRow], where: str) -> NoRet
     """Raise our exception for a library's, by the first row that fits; else the error itself."""
     for kind, make in table:
         if isinstance(error, kind):
-            raise make(f"{where}: {str(error) or type(error).__name__}", error) from error
+            said = str(error) or type(error).__name__
+            shown = hide_userinfo(said)
+            if shown != said:
+                # Not even as the cause: a traceback shows the messages of all causes.
+                raise make(f"{where}: {shown}", ConnectionError(shown)) from None
+            raise make(f"{where}: {said}", error) from error
     raise error
 
 
@@ -174,7 +180,8 @@ def _by_status(answer: ErrorAnswer) -> Exception:
         return _failed(answer)
     if answer.status == 429:
         return _throttled(answer)
-    if answer.status in (401, 403):
+    # Without a code it is not DynamoDB that answers, but a proxy or a gateway on the way.
+    if answer.status in (401, 403) and answer.code:
         return _forbidden(answer)
     if answer.code:
         return RequestInvalid(answer)
@@ -183,12 +190,23 @@ def _by_status(answer: ErrorAnswer) -> Exception:
 
 def _canceled(answer: ErrorAnswer) -> Exception:
     """A transaction that met another transaction, or no capacity, may succeed when retried."""
+    if not _are_objects(answer.fields.get("CancellationReasons") or []):
+        return _failed(answer)
     codes = {reason.code for reason in reasons(answer)} - {"None"}
     if codes and codes <= _PASSING_REASONS:
         return StorageUnavailable(f"DynamoDB is too busy: {answer}", WireError(answer))
     if "ValidationError" in codes:
         return RequestInvalid(answer)
     return TransactionCanceled(answer)
+
+
+def _are_objects(found: object) -> bool:
+    return isinstance(found, list) and all(isinstance(each, dict) for each in found)
+
+
+def _condition_failed(answer: ErrorAnswer) -> Exception:
+    item = answer.fields.get("Item")
+    return ConditionFailed(answer) if item is None or isinstance(item, dict) else _failed(answer)
 
 
 _PASSING_REASONS = {"ThrottlingError", "ProvisionedThroughputExceeded", "TransactionConflict"}
@@ -222,7 +240,7 @@ NOT_BELIEVED = frozenset((*_EXPIRED, *_UNKNOWN, *_SIGNATURE))
 """These codes mean that AWS rejects the signature or the key. A wrong clock may be the cause."""
 
 _BY_CODE: dict[str, Callable[[ErrorAnswer], Exception]] = {
-    "ConditionalCheckFailedException": ConditionFailed,
+    "ConditionalCheckFailedException": _condition_failed,
     "TransactionCanceledException": _canceled,
     "ResourceNotFoundException": ResourceMissing,
     "TableNotFoundException": ResourceMissing,

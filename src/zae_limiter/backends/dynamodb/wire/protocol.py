@@ -63,17 +63,45 @@ def read_answer(operation: str, answer: Answer) -> dict[str, Any] | ErrorAnswer:
     if answer.status != 200:
         return _error_answer(operation, answer)
     try:
-        return _decode(answer.body.decode().strip())
-    except ValueError as error:
-        raise lost(f"{operation}: the answer is not JSON", error) from error
+        content = _decode(answer.body.decode().strip())
+        required = _REQUIRED.get(operation)
+        if required is not None and required not in content:
+            raise ValueError(f"it has no {required}")
+        return content
+    except (ValueError, RecursionError) as error:
+        raise lost(f"{operation}: the answer is not JSON of DynamoDB", error) from error
 
 
 def _decode(text: str) -> dict[str, Any]:
-    content: dict[str, Any]
     content, end = _decoder.raw_decode(text)
     if end < len(text):
         raise ValueError(f"more follows at {end}")
+    if type(content) is not dict:
+        raise ValueError(f"a {type(content).__name__} in place of an object")
+    for name, value in content.items():
+        expected = _SHAPES.get(name)
+        if expected is not None and type(value) is not expected:
+            raise ValueError(f"{name} is a {type(value).__name__}")
     return content
+
+
+_REQUIRED = {
+    "BatchGetItem": "Responses",
+    "DescribeTable": "Table",
+    "Query": "Items",
+    "Scan": "Items",
+}
+_SHAPES: dict[str, type] = {
+    "Attributes": dict,
+    "Item": dict,
+    "Items": list,
+    "LastEvaluatedKey": dict,
+    "Responses": dict,
+    "Table": dict,
+    "UnprocessedItems": dict,
+    "UnprocessedKeys": dict,
+}
+"""The parts of answers that are read, and the JSON types that DynamoDB gives them."""
 
 
 def _error_answer(operation: str, answer: Answer) -> ErrorAnswer:
@@ -88,6 +116,6 @@ def _error_answer(operation: str, answer: Answer) -> ErrorAnswer:
 def _fields(body: bytes) -> dict[str, Any]:
     try:
         content = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}
