@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 
 from tests.support.dynamodb import get, new_name
 from tests.support.old_tables import SHAPES, Record, Shape, old_bucket, old_records
+from tests.support.servers.chaos import ChaosProxy, DropAnswer, Pass, Reset
 from tests.support.servers.processes import Server
 from zae_limiter import (
     IncompatibleSchemaError,
@@ -96,9 +97,9 @@ class OldTable:
         patience: dict[str, Any] = {"connect_timeout": 60, "read_timeout": 60}
         return SyncRepository.connect(**self.place, **patience, **options)
 
-    def migrate(self, *options: str, typed: str | None = None) -> Result:
+    def migrate(self, *options: str, typed: str | None = None, url: str | None = None) -> Result:
         place = ("--name", self.place["stack"], "--region", self.place["region"])
-        args = ["migrate", *place, "--endpoint-url", self.place["endpoint_url"], *options]
+        args = ["migrate", *place, "--endpoint-url", url or self.place["endpoint_url"], *options]
         return CliRunner().invoke(cli, args, input=typed, env={"ZAEL_URL": None})
 
     def close(self) -> None:
@@ -219,6 +220,23 @@ def test_a_whole_table_is_migrated(table: OldTable) -> None:
     check_migrated(table)
     again = table.migrate("--yes")
     assert again.stdout == "Nothing to do: the table has schema 0.10.0\n"
+
+
+@pytest.mark.parametrize("passed", range(2, 56, 4))
+def test_an_interrupted_migration_goes_on_when_it_is_run_again(
+    table: OldTable, passed: int, proxy: ChaosProxy
+) -> None:
+    """After so many requests, answers are lost: what was asked for may have been done."""
+    table.forget_namespaces()
+    table.put(*old_records(table.now_ms))
+    left = {"rpm": (4, 20), "tpm": (100, 9000)}
+    table.put(*old_bucket("hybrid", "key-1", "gpt-4", left, table.now_ms))
+    proxy.use([*[Pass()] * passed, *[DropAnswer()] * 3, *[Reset()] * 60])
+    assert table.migrate("--yes", url=proxy.url).exit_code != 0
+    done = table.migrate("--yes")
+    assert done.exit_code == 0, done.output
+    assert old_keys(table) == []
+    check_migrated(table)
 
 
 def check_migrated(table: OldTable) -> None:
