@@ -105,6 +105,7 @@ async def get_resource_capacity(
     validate_resource(resource)
     validate_limit_name(limit_name, "limit_name")
     entities: list[EntityCapacity] = []
+    capacity = free = 0
     async for page in _pages(scope, resource):
         wanted = {
             address: bucket
@@ -116,9 +117,11 @@ async def get_resource_capacity(
             wanted = {a: bucket for a, bucket in wanted.items() if a.entity_id not in children}
         now_ms = scope.io.now_ms()
         counted = {address: refill(bucket, now_ms) for address, bucket in wanted.items()}
-        entities += _entity_capacities(counted, limit_name)
-    capacity = sum(entity.capacity for entity in entities)
-    free = sum(entity.available for entity in entities)
+        found_here = list(_entity_capacities(counted, limit_name))
+        # Added up page by page: the sum over a million would hold up the event loop.
+        capacity += sum(entity.capacity for entity in found_here)
+        free += sum(entity.available for entity in found_here)
+        entities += found_here
     return ResourceCapacity(
         resource, limit_name, capacity, free, _utilization_pct(capacity, free), entities
     )
