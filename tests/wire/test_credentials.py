@@ -8,8 +8,10 @@ import sys
 import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
+from botocore.credentials import ReadOnlyCredentials
 
 from tests.support.servers.chaos import Answer, ChaosProxy, Request
 from tests.support.servers.processes import free_port
@@ -17,6 +19,7 @@ from tests.support.wire_drivers import Driver
 from zae_limiter.backends.dynamodb.wire.client import DynamoClient
 from zae_limiter.backends.dynamodb.wire.connect import open_client
 from zae_limiter.backends.dynamodb.wire.credentials import Access, Grant
+from zae_limiter.backends.dynamodb.wire.endpoint import parse_endpoint
 from zae_limiter.core.exceptions import StorageUnavailable, ValidationError
 
 _NOBODY = f"http://127.0.0.1:{free_port()}"
@@ -202,7 +205,7 @@ def _race(driver: Driver, client: DynamoClient, calls: int) -> None:
 
 
 def test_credentials_about_to_expire_are_renewed(driver: Driver, tmp_path: Path) -> None:
-    _program(tmp_path, timedelta(minutes=1))
+    _program(tmp_path, timedelta(seconds=15))
     with ChaosProxy(_NOBODY, [_EMPTY] * 3) as proxy:
         client = _client(driver, proxy.url)
         for _ in range(3):
@@ -219,7 +222,7 @@ def test_credentials_about_to_expire_are_renewed(driver: Driver, tmp_path: Path)
 async def test_renewal_does_not_stop_the_event_loop(tmp_path: Path) -> None:
     from zae_limiter.runtime.asyncio_driver import AsyncioIo
 
-    _program(tmp_path, timedelta(minutes=1), seconds=0.3)
+    _program(tmp_path, timedelta(seconds=15), seconds=0.3)
     io = AsyncioIo()
     with ChaosProxy(_NOBODY, [_EMPTY] * 2) as proxy:
         client = open_client(io, blocking=False, region="us-east-1", endpoint_url=proxy.url)
@@ -256,3 +259,58 @@ def test_expired_credentials_are_reported_with_advice(
         driver.run(client.close())
     assert (raised.value.retryable, raised.value.ambiguous) == (False, False)
     assert len(proxy.requests) == 1
+
+
+class ShortLived:
+    """Credentials of five minutes, as botocore shows them: they always want to be renewed."""
+
+    def __init__(self) -> None:
+        self.left_s = 300.0
+        self.asked = 0
+        self.may_answer = threading.Event()
+        self.may_answer.set()
+
+    def refresh_needed(self, refresh_in: float = 900) -> bool:
+        return self.left_s < refresh_in
+
+    def get_frozen_credentials(self) -> Any:
+        self.asked += 1
+        self.may_answer.wait(20)
+        return ReadOnlyCredentials(f"key-{self.asked}", "secret", "token")
+
+
+def _with(credentials: ShortLived) -> Access:
+    access = Access()
+    access._found = "us-east-1", parse_endpoint("http://localhost:1"), credentials
+    return access
+
+
+def _later(access: Access) -> None:
+    """Let the second pass for which a grant is not questioned."""
+    assert access._last is not None
+    access._last = access._last[0], 0.0
+
+
+def test_credentials_of_five_minutes_are_not_fetched_for_every_request() -> None:
+    credentials = ShortLived()
+    access = _with(credentials)
+    assert access.ready() is None
+    access.obtain()
+    for _ in range(100):
+        _later(access)
+        assert access.ready() is not None
+    assert credentials.asked <= 2
+
+
+def test_a_hanging_credential_endpoint_stops_no_request_while_the_old_ones_are_good() -> None:
+    credentials = ShortLived()
+    access = _with(credentials)
+    first = access.obtain()
+    credentials.may_answer.clear()
+    for _ in range(3):
+        _later(access)
+        assert access.ready() == first
+    credentials.left_s = 5
+    _later(access)
+    assert access.ready() is None, "they are about to expire"
+    credentials.may_answer.set()

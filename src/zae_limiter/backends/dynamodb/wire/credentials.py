@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import math
 import os
 import ssl
 import threading
@@ -18,6 +20,11 @@ from .signer import Credentials
 # Credentials know minutes ahead that they expire. Asking them for each request would take
 # longer than signing it.
 _TRUSTED_S = 1.0
+# Credentials that live for minutes always want to be renewed. They are, but not for each request,
+# and no request waits for that while they are good for at least this long.
+_GOOD_S = 20
+_RENEWED_EVERY_S = 15.0
+logger = logging.getLogger("zae_limiter")
 
 
 class Grant(NamedTuple):
@@ -49,6 +56,8 @@ class Access:
         self._lock = threading.Lock()
         self._found: tuple[str, Endpoint, Any] | None = None
         self._last: tuple[Grant, float] | None = None
+        self._renewed_at_s = -math.inf
+        self._renewing_pid = 0
 
     def ready(self) -> Grant | None:
         """Return a grant if that takes no waiting: all is found and nothing is about to expire."""
@@ -60,7 +69,11 @@ class Access:
         region, endpoint, credentials = self._found
         refresh_needed = getattr(credentials, "refresh_needed", None)
         if refresh_needed is not None and refresh_needed():
-            return None
+            if self._last is None or refresh_needed(_GOOD_S):
+                return None
+            self._renew(now_s)
+            self._last = self._last[0], now_s + _TRUSTED_S
+            return self._last[0]
         grant = Grant(region, endpoint, _frozen(credentials))
         self._last = grant, now_s + _TRUSTED_S
         return grant
@@ -77,7 +90,9 @@ class Access:
 
         try:
             region, endpoint, credentials = self._find()
-            return Grant(region, endpoint, _frozen(credentials))
+            grant = Grant(region, endpoint, _frozen(credentials))
+            self._last = grant, -math.inf
+            return grant
         except ProfileNotFound as error:
             raise ValidationError(
                 "AWS_PROFILE", os.environ.get("AWS_PROFILE"), str(error)
@@ -89,6 +104,21 @@ class Access:
                 (Exception, hopeless),
             )
             raise_ours(error, rows, "AWS credentials cannot be had")
+
+    def _renew(self, now_s: float) -> None:
+        """Renew the credentials in a thread, unless that was tried lately or is under way."""
+        is_due = now_s - self._renewed_at_s >= _RENEWED_EVERY_S
+        if is_due and self._renewing_pid != os.getpid():
+            self._renewed_at_s, self._renewing_pid = now_s, os.getpid()
+            threading.Thread(target=self._obtain_quietly, daemon=True).start()
+
+    def _obtain_quietly(self) -> None:
+        try:
+            self.obtain()
+        except Exception as error:
+            logger.warning("AWS credentials were not renewed, the old ones still hold: %s", error)
+        finally:
+            self._renewing_pid = 0
 
     def session(self) -> Any:
         """Return the botocore session, and open it first if needed."""
