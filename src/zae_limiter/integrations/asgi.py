@@ -59,7 +59,7 @@ class RateLimitMiddleware:
             await self.app(scope, receive, send)
             return
         limiter = self.limiter if isinstance(self.limiter, RateLimiter) else self.limiter(scope)
-        await Exchange(self.options, limiter, scope, receive, send).run(self.app)
+        await Exchange(self.options, limiter, receive, send).run(self.app, scope)
 
 
 def exchange_of(scope: AsgiScope) -> Exchange:
@@ -83,14 +83,13 @@ class Exchange:
         self,
         options: HttpOptions,
         limiter: RateLimiter,
-        scope: AsgiScope,
         receive: Receive,
         send: Send,
     ) -> None:
         self.leases: list[Lease] = []
+        self._open: list[Lease] = []
         self._options = options
         self._limiter = limiter
-        self._scope = {**scope, _EXCHANGE: self}
         self._receive = receive
         self._send = send
         self._start: Message | None = None
@@ -101,22 +100,24 @@ class Exchange:
         """Charge, and hold the lease until the exchange ends."""
         lease = await self._limiter.reserve(**reservation)
         self.leases.append(lease)
+        self._open.append(lease)
         return lease
 
-    async def run(self, app: AsgiApp) -> None:
+    async def run(self, app: AsgiApp, scope: AsgiScope) -> None:
         """Charge the call by its rule, let the application answer it, and end its leases."""
         try:
-            reservation = reservation_of(self._options.rules, call_of_asgi(self._scope))
+            reservation = reservation_of(self._options.rules, call_of_asgi(scope))
             if reservation is not None:
                 await self.reserve(reservation)
-            await app(self._scope, self._note_receive, self._note_send)
+            # The exchange does not keep the scope: each request would be garbage in a circle.
+            await app({**scope, _EXCHANGE: self}, self._note_receive, self._note_send)
         except BaseException as error:
             # A client that left has used what it used, even if it saw none of it.
             await self._end(kept=self._has_begun or self._has_left)
             answer = None if self._has_begun else self._options.answer(error)
             if answer is None:
                 raise
-            await self._reply(answer)
+            await self._reply(answer, scope)
         else:
             # A start without a byte: the client left while the application worked.
             await self._end(kept=self._has_begun or self._start is not None)
@@ -124,7 +125,8 @@ class Exchange:
     async def _end(self, *, kept: bool) -> None:
         """End every lease. An interrupt is raised again when all of them have ended."""
         interrupt: BaseException | None = None
-        for lease in self.leases:
+        while self._open:
+            lease = self._open.pop()
             try:
                 await (lease.commit() if kept else lease.release())
             except (LeaseExpiredError, RateLimiterUnavailable):
@@ -180,12 +182,12 @@ class Exchange:
         self._has_begun = True
         await self._send(message)
 
-    async def _reply(self, answer: HttpAnswer) -> None:
+    async def _reply(self, answer: HttpAnswer, scope: AsgiScope) -> None:
         """Send an answer in place of the application's."""
         prefix = "http.response"
-        if self._scope["type"] == "websocket":
+        if scope["type"] == "websocket":
             prefix = _DENIAL
-            if _DENIAL not in (self._scope.get("extensions") or {}):
+            if _DENIAL not in (scope.get("extensions") or {}):
                 await self._send({"type": "websocket.close", "code": _POLICY_VIOLATION})
                 return
         headers = _encoded(answer.fields)
