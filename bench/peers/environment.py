@@ -18,16 +18,16 @@ class PeersMissing(Exception):
     """The peers cannot be installed here. Says why in one line."""
 
 
-def python() -> str:
+def python(pins: Path = _PINS) -> str:
     """The interpreter that has the peers. Installs them when it is first asked for."""
-    made_of = f"{sys.version}{_PINS.read_text(encoding='utf-8')}"
+    made_of = f"{sys.version}{pins.read_text(encoding='utf-8')}"
     name = f"bench-peers-{hashlib.sha256(made_of.encode()).hexdigest()[:12]}"
     folder = _CACHE / name
     _CACHE.mkdir(exist_ok=True)
     with open(_CACHE / f"{name}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "complete").exists():
-            _install(folder)
+            _install(folder, pins)
             (folder / "complete").touch()
     return _interpreter(folder)
 
@@ -36,10 +36,10 @@ def _interpreter(folder: Path) -> str:
     return str(folder / "bin" / "python")
 
 
-def _install(folder: Path) -> None:
+def _install(folder: Path, pins: Path) -> None:
     venv.create(folder, clear=True, with_pip=True)
     pip = [_interpreter(folder), "-m", "pip", "--disable-pip-version-check", "--quiet"]
-    command = [*pip, "install", "--no-deps", "-r", str(_PINS)]
+    command = [*pip, "install", "--no-deps", "-r", str(pins)]
     try:
         subprocess.run(
             command, check=True, capture_output=True, text=True, timeout=_INSTALL_TIMEOUT_S
