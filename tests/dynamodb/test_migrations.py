@@ -165,6 +165,21 @@ def test_limits_that_were_refilled_at_different_times_gain_what_each_is_due(
     assert {bucket.last_refill_ms for bucket in found.values()} == {late}
 
 
+def test_a_repository_that_was_not_opened_moves_the_bucket_that_it_needs(table: OldTable) -> None:
+    """Such a repository works under the namespace id `default` itself."""
+    left = {"rpm": (4, 10)}
+    table.put(*old_bucket("prefixed", "key-1", "gpt-4", left, table.now_ms, "default"))
+    table.be_of("0.9.0")
+    place = (table.place["stack"], table.place["region"], table.place["endpoint_url"])
+    with pytest.warns(DeprecationWarning, match="is deprecated"):
+        repository = SyncRepository(*place)
+    with repository:
+        limiter = SyncRateLimiter(repository)
+        limiter.set_system_defaults([RPM])
+        assert takes(limiter, rpm=4)
+        assert not takes(limiter, rpm=1)
+
+
 def test_the_levels_of_a_chain_are_moved_and_charged_all_or_none(table: OldTable) -> None:
     for entity_id, left in (("key-1", 8), ("acme", 3)):
         table.put(*old_bucket("hybrid", entity_id, "gpt-4", {"rpm": (left, 10)}, table.now_ms))

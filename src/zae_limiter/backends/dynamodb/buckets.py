@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -34,6 +34,8 @@ class DynamoBuckets:
         self._table = table
         # In a table that is being migrated, buckets of an older shape.
         self.older: OldBuckets | None = None
+        # A store that was not opened learns before its first creation whether that is so.
+        self.learn: Callable[[], Awaitable[None]] | None = None
 
     def write(self, address: BucketAddress, write: Write) -> Coroutine[Any, Any, Outcome]:
         if isinstance(write, Create):
@@ -43,6 +45,8 @@ class DynamoBuckets:
         return self._change(address, write)
 
     async def _create(self, address: BucketAddress, write: Create) -> Outcome:
+        if self.learn is not None:
+            await self.learn()
         if self.older is not None:
             moved = await self.older.adopt(address)
             if moved is not None:
@@ -99,6 +103,8 @@ class DynamoBuckets:
         return decode_bucket_item(address, item) if item else None
 
     async def write_all(self, writes: Sequence[tuple[BucketAddress, Write]]) -> list[Outcome]:
+        if self.learn is not None:
+            await self.learn()
         if self.older is not None:
             moved = await self._adopt_all([a for a, write in writes if isinstance(write, Create)])
             if moved:

@@ -95,6 +95,7 @@ class DynamoStore:
     def _heed(self, record: VersionRecord | None) -> None:
         """Keep the version record, and look for old buckets if the table may hold any."""
         self.opened_version = record
+        self.buckets.learn = None
         if record is not None and is_on_the_way(record.schema_version):
             self.buckets.older = self.entities.older = OldBuckets(self.table)
 
@@ -121,7 +122,12 @@ class DynamoStore:
             transport=transport,
             limits=limits,
         )
-        return cls(Table(client, table_name))
+        store = cls(Table(client, table_name))
+        store.buckets.learn = store._learn
+        return store
+
+    async def _learn(self) -> None:
+        self._heed(await self.versions.read())
 
     async def create_table(self) -> None:
         """Create the table if there is none, and wait until it can be used."""
