@@ -342,6 +342,17 @@ def test_a_broken_record_can_be_set_anew_and_deleted(configs: Configs) -> None:
     assert configs.read(OWN) is None
 
 
+@pytest.mark.parametrize("count", ["many", None, 10**125], ids=["text", "null", "vast"])
+def test_a_damaged_count_of_entities_is_reported_as_damage(configs: Configs, count: object) -> None:
+    configs.write(OWN, RPM)
+    configs.put(**{**configs.get(*COUNTS), "gpt-4": count})
+    listed = configs.driver.run(configs.role.resources_with_entity_limits(NS))
+    assert listed == (["gpt-4"] if isinstance(count, int) else [])
+    if not isinstance(count, int):
+        with pytest.raises(StoredDataError, match="a record that changes with it is"):
+            configs.delete(OWN)
+
+
 def test_a_write_without_answer_is_carried_out_once(
     shaky: DynamoStore, patient: Runner, proxy: ChaosProxy
 ) -> None:

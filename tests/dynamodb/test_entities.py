@@ -157,6 +157,15 @@ def test_a_record_that_cannot_be_read_is_named(
         assert raised.value.record == " ".join(META)
 
 
+def test_an_update_of_a_record_whose_version_is_null_names_it(
+    store: DynamoStore, driver: Runner
+) -> None:
+    driver.run(put(store, PK=META[0], SK=META[1], entity_id="key-1", version=None))
+    with pytest.raises(StoredDataError, match="version is null") as raised:
+        driver.run(store.entities.update(NS, Entity("key-1", "new"), 1, event(driver.io)))
+    assert raised.value.record == " ".join(META)
+
+
 def test_all_children_are_found_however_many(store: DynamoStore, driver: Runner) -> None:
     names = [f"key-{number:04}" for number in range(1010)]
     puts = [

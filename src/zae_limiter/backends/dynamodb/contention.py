@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
-from ...core.exceptions import StorageUnavailable
+from ...core.exceptions import StorageUnavailable, StoredDataError
 from .table import Action, Table
-from .wire.errors import TransactionCanceled, WireError, reasons
+from .wire.errors import RequestInvalid, TransactionCanceled, WireError, reasons
 from .wire.retry import Backoff, delays
 
 T = TypeVar("T")
@@ -22,7 +22,12 @@ async def race(table: Table, record: str, attempt: Callable[[], Awaitable[T | No
     """Repeat an attempt that lost, with backoff. None is a lost attempt."""
     waits_s = delays(_ROUNDS, table.io.entropy)
     while True:
-        result = await attempt()
+        try:
+            result = await attempt()
+        except RequestInvalid as error:
+            # Text where a number is added to, in the record or in a count that changes with it.
+            reason = f"it is damaged, or a record that changes with it is ({error})"
+            raise StoredDataError(record, reason) from error
         if result is not None:
             return result
         wait_s = next(waits_s, None)

@@ -8,12 +8,14 @@ from dataclasses import replace
 from functools import partial
 
 from ...core.audit import AuditEvent
+from ...core.exceptions import StoredDataError
 from ...core.models import Entity
 from ..damage import readable
 from .audit import Recorder
 from .codec import decode_entity_item, encode_entity_item, storable_map
 from .contention import halfway, race, won
 from .expressions import IS_NEW, PK, Field, Term
+from .item_reader import record_name
 from .older.old_buckets import OldBuckets
 from .pages import Query, read_pages
 from .registries import Registries
@@ -50,9 +52,12 @@ class DynamoEntities:
         return await race(self._table, f"entity {entity.id}", attempt)
 
     async def read(self, namespace_id: str, entity_id: str) -> Entity | None:
-        meta = key(pk_entity(namespace_id, entity_id), sk_meta())
-        item = await self._table.get(meta, consistent=True)
+        item = await self._item(namespace_id, entity_id)
         return None if item is None else decode_entity_item(item)
+
+    async def _item(self, namespace_id: str, entity_id: str) -> Item | None:
+        meta = key(pk_entity(namespace_id, entity_id), sk_meta())
+        return await self._table.get(meta, consistent=True)
 
     async def update(
         self, namespace_id: str, entity: Entity, expected_version: int, event: AuditEvent
@@ -60,7 +65,10 @@ class DynamoEntities:
         recording = await self._recorder.recording(namespace_id, event)
 
         async def attempt() -> list[Entity] | None:
-            stored = await self.read(namespace_id, entity.id)
+            item = await self._item(namespace_id, entity.id)
+            if item is not None and "NULL" in item.get(_VERSION, ()):
+                raise StoredDataError(record_name(item), "version is null, not a whole number")
+            stored = None if item is None else decode_entity_item(item)
             if stored is None or stored.version != expected_version:
                 return []
             changed = replace(

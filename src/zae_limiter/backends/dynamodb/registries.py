@@ -62,6 +62,6 @@ def _counted(fields: ItemReader) -> list[str]:
     found = set()
     for attribute, value in fields.item.items():
         name = parse_name_attr(attribute)
-        if name is not None and "N" in value and fields.integer(attribute) > 0:
+        if name is not None and "N" in value and fields.number(attribute) > 0:
             found.add(name)
     return sorted(found)
