@@ -121,3 +121,18 @@ async def test_the_refusal_of_a_bucket_that_was_set_back_tells_how_long_to_wait(
     assert refused.value.retry_after_seconds == pytest.approx(0.1)
     world.clock.advance(0.1)
     await take(right, tps=1, limits=[TEN])
+
+
+@STEPS
+async def test_a_client_whose_own_clock_steps_goes_on_within_a_second(
+    world: World, step_s: int
+) -> None:
+    limiter = world.limiter()
+    assert await admitted(limiter, 20) == 10
+    world.clock.advance(step_s)
+    await admitted(limiter, 20)
+    world.clock.advance(1)
+    await admitted(limiter, 20)
+    for _ in range(3):
+        world.clock.advance(1)
+        assert await admitted(limiter, 20) == 10

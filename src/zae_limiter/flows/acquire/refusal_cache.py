@@ -24,6 +24,7 @@ DEFAULT_REFUSAL_TTL_SECONDS = 1.0
 @dataclass(frozen=True, slots=True)
 class _Memory:
     shards: Sequence[Bucket]
+    since_ms: int
     until_ms: int
 
 
@@ -58,7 +59,8 @@ class RefusalCache:
     ) -> list[Bucket] | None:
         """The bucket's items as they stand now, if they are known to be short of these amounts."""
         memory = self._short.get(home)
-        if memory is None or now_ms >= memory.until_ms:
+        # A refusal of the future is stale: the clock stepped back.
+        if memory is None or not memory.since_ms <= now_ms < memory.until_ms:
             return None
         if memory.shards[0].fingerprint != fingerprint:
             return None
@@ -72,7 +74,7 @@ class RefusalCache:
         was counted: the refusal may be older than the correction."""
         if not self.ttl_seconds or not shards:
             return
-        memory = _Memory(shards, now_ms + int(self.ttl_seconds * 1000))
+        memory = _Memory(shards, now_ms, now_ms + int(self.ttl_seconds * 1000))
         with self._lock:
             if max(self._corrected.get(home, 0), self._deleted) <= corrections:
                 self._short.put(home, memory)
