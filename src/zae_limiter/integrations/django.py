@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
+from inspect import iscoroutinefunction
 from itertools import chain
 from typing import Any
 
@@ -58,6 +59,12 @@ def charging_view(rule: Rule) -> Callable[[DjangoView], DjangoView]:
     """Return a decorator that charges a view by a rule, whatever its path."""
 
     def decorated(view: DjangoView) -> DjangoView:
+        if iscoroutinefunction(view):
+            reason = (
+                "is asynchronous: wrap the application in integrations.asgi.RateLimitMiddleware"
+            )
+            raise ValidationError("view", view.__name__, reason)
+
         @wraps(view)
         def charged(request: Any, *arguments: Any, **named: Any) -> Any:
             reservation = rule.reservation(call_of_wsgi(request.META, request))

@@ -30,12 +30,15 @@ class HttpOptions:
     refunds: Callable[[int], bool] = is_server_error
 
     def fields(self, leases: Iterable[Lease | SyncLease]) -> Fields:
-        """Return the header fields for an answer to a call that holds these leases."""
-        return [
-            field
-            for lease in leases
-            for field in rate_limit_fields(lease.statuses, self.expose, legacy=self.legacy_fields)
-        ]
+        """Return the header fields for an answer to a call that holds these leases: lists of all
+        their limits, and `X-RateLimit-*` of the first lease."""
+        merged: dict[str, str] = {}
+        for lease in leases:
+            found = rate_limit_fields(lease.statuses, self.expose, legacy=self.legacy_fields)
+            for name, value in found:
+                is_list = name in merged and not name.startswith("X-")
+                merged[name] = f"{merged[name]}, {value}" if is_list else merged.get(name, value)
+        return list(merged.items())
 
     def answer(self, error: BaseException) -> HttpAnswer | None:
         """Return the answer to an error; None when the limiter has none."""
