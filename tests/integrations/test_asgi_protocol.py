@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
 from tests.support.servers.processes import start
-from zae_limiter import Limit, RateLimiter, Repository, ValidationError
+from zae_limiter import Limit, OnUnavailable, RateLimiter, Repository, ValidationError
 from zae_limiter.backends.dynamodb.url import dynamodb_url
 from zae_limiter.integrations import Rule, by_address
 from zae_limiter.integrations.asgi import (
@@ -188,17 +189,71 @@ def test_a_lease_without_the_middleware_names_what_is_missing() -> None:
         lease_of_scope(Connection().scope)
 
 
-async def test_a_store_that_is_down_is_503(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    with start("dynoxide") as server:
+@pytest.fixture
+async def doomed(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[RateLimiter, ExitStack]]:
+    """A limiter on a server, and the stack that ends the server when it is closed."""
+    with ExitStack() as stack:
+        server = stack.enter_context(start("dynoxide"))
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", server.access_key or "")
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", server.secret_key or "")
         url = dynamodb_url("limits", server.region, server.url)
-        limiter = RateLimiter(repository=await Repository.open(url=url))
-        await limiter.set_system_defaults([Limit.per_day("requests", 100)])
-    async with limiter:
-        sent = await Connection().call(accepts, limiter)
+        async with RateLimiter(repository=await Repository.open(url=url)) as limiter:
+            await limiter.set_system_defaults([Limit.per_day("requests", 100)])
+            yield limiter, stack
+
+
+async def test_a_store_that_is_down_is_503(doomed: tuple[RateLimiter, ExitStack]) -> None:
+    limiter, server = doomed
+    server.close()
+    sent = await Connection().call(accepts, limiter)
     assert sent[0]["status"] == 503
     assert dict(sent[0]["headers"])[b"retry-after"] == b"1"
     assert json.loads(sent[1]["body"])["type"].endswith("temporary-reduced-capacity")
+
+
+async def test_a_response_is_complete_although_its_correction_is_lost(
+    doomed: tuple[RateLimiter, ExitStack], caplog: pytest.LogCaptureFixture
+) -> None:
+    limiter, server = doomed
+
+    async def outlives(scope: AsgiScope, receive: Receive, send: Send) -> None:
+        lease = lease_of_scope(scope)
+        assert lease is not None
+        await send(START)
+        await send(CHUNK)
+        server.close()
+        await lease.adjust(requests=4)
+        await send(END)
+
+    sent = await Connection().call(outlives, limiter)
+    assert [message["type"] for message in sent] == [START["type"], CHUNK["type"], END["type"]]
+    assert "Correction failed, the charge stays as it was: +4 requests" in caplog.text
+
+
+async def test_an_error_surfaces_although_its_refund_is_lost(
+    doomed: tuple[RateLimiter, ExitStack], caplog: pytest.LogCaptureFixture
+) -> None:
+    limiter, server = doomed
+
+    async def fails(scope: AsgiScope, receive: Receive, send: Send) -> None:
+        server.close()
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        await Connection().call(fails, limiter)
+    assert "Refund failed, the tokens stay charged: -1 requests" in caplog.text
+
+
+async def test_an_outage_lets_calls_pass_without_fields_if_that_is_wanted(
+    doomed: tuple[RateLimiter, ExitStack],
+) -> None:
+    limiter, server = doomed
+    allowing = RateLimiter(limiter.repository, on_unavailable=OnUnavailable.ALLOW)
+    server.close()
+
+    async def answers(scope: AsgiScope, receive: Receive, send: Send) -> None:
+        await send(START)
+        await send(END)
+
+    sent = await Connection().call(answers, allowing)
+    assert (sent[0]["status"], sent[0]["headers"]) == (200, [])
