@@ -133,3 +133,35 @@ def test_waiting_greenlets_are_served_in_order_of_arrival() -> None:
         print(served)
     """
     assert output_of(patched(program)) == "[0, 1, 2, 3, 4, 5, 6, 7]\n"
+
+
+def test_followers_do_not_notice_that_their_leader_timed_out() -> None:
+    program = """
+        import gevent, time
+        from zae_limiter import Limit, SyncRateLimiter, SyncRepository
+
+        repository = SyncRepository.open(url="memory://")
+        limiter = SyncRateLimiter(repository, default_limits=[Limit.per_day("rpm", 1000)])
+        buckets = repository.scope.store.buckets
+        write = buckets.write
+
+        async def slow(address, planned):
+            time.sleep(0.1)
+            return await write(address, planned)
+
+        buckets.write = slow
+
+        def take(patience):
+            try:
+                with gevent.Timeout(patience), limiter.acquire("key", "gpt-4", {"rpm": 1}):
+                    return "served"
+            except gevent.Timeout:
+                return "timeout"
+
+        take(None)
+        spawned = [gevent.spawn(take, patience) for patience in (None, 0.15, None, None, None)]
+        gevent.joinall(spawned)
+        print(*(greenlet.value for greenlet in spawned))
+        print(repository.get_bucket("key", "gpt-4", "rpm").total_consumed_milli)
+    """
+    assert output_of(patched(program)) == "served timeout served served served\n5000\n"
