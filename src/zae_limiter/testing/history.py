@@ -118,7 +118,7 @@ def assert_window_theorem(
 
     `histories` holds the events of each bucket, under whatever names it. All shards of a
     bucket are one history; where there are several, leave out what adjusts charged, because
-    a shard in debt does not hold back the others.
+    acquires that are under way while a debt is spread over the shards may pass.
     """
     by_name = {limit.name: limit for limit in limits}
     for bucket, events in histories.items():
