@@ -4,15 +4,17 @@ when the load is gone."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from tests.support.sharded import Bench, take
-from zae_limiter import Limit, SyncRateLimiter
+from zae_limiter import Limit, SyncRateLimiter, SyncRepository
 from zae_limiter.core.bucket import BucketAddress, refill
 from zae_limiter.core.shards import RETIRED
 from zae_limiter.core.writes import Outcome, Write
 from zae_limiter.flows.acquire.send import Addressed
+from zae_limiter.flows.config.cache import ConfigCache
 from zae_limiter.flows.shards.items import read_all, split_shard
 from zae_limiter.runtime.blocking import run
 
@@ -297,3 +299,24 @@ def test_the_first_item_outlives_its_siblings_while_they_are_in_use() -> None:
                 assert address != bench.home
                 del bench.items[address]
     bench.in_force()
+
+
+def test_a_client_with_stale_limits_does_not_put_them_in_force_by_a_merge() -> None:
+    bench = sharded(MANY, 4)
+    client = knowing(bench, 3)
+    scope = client.repository.scope
+    local = replace(scope.local, config_cache=ConfigCache(TTL_S))
+    stale = SyncRateLimiter(
+        SyncRepository.on_scope(replace(scope, local=local), "default", owns_store=False)
+    )
+    pass_ttl(bench, stale)
+    bench.clock.advance(TTL_S / 2)
+    bench.limiter.set_system_defaults([EIGHTY])
+    for shard in range(4):
+        assert take(knowing(bench, shard), rpm=1)
+    bench.clock.advance(TTL_S / 2 - 1)
+    known = local.splits.get(bench.home)
+    assert known is not None
+    local.splits.put(bench.home, known._replace(looked_at_ms=None))
+    assert take(stale, rpm=1)
+    assert [bucket.cells["rpm"].capacity_milli for bucket in bench.in_force()] == [80_000]

@@ -13,9 +13,9 @@ from ...core.limit import LimitSet
 from ...core.validation import WCU
 from ..coalesce.batch import charge_item
 from ..scope import Scope
-from ..shards.items import draw, others, prefer, read_all
+from ..shards.items import draw, is_upkeep_due, others, prefer, read_all
 from ..shards.multi_take import take_from_several
-from ..shards.upkeep import is_upkeep_due, keep_up
+from ..shards.upkeep import keep_up
 from .charge import Charge, Progress, Shortage, Taken, current_items, shortage
 from .one_transaction import charge_in_one_transaction
 from .refusals import AcquireRefused, foresee
@@ -163,7 +163,7 @@ async def _charge_bucket(scope: Scope, progress: Progress) -> Taken | Shortage:
     refusals, home = scope.local.refusals, progress.charge.home
     corrections = refusals.corrections
     if is_upkeep_due(scope, home):
-        await keep_up(scope, home, progress.charge.intent)
+        await keep_up(scope, progress)
     progress.as_of_ms = scope.io.now_ms()
     outcome = await _charge_drawn(scope, progress)
     if isinstance(outcome, Shortage) and scope.local.shard_count(home) > 1:

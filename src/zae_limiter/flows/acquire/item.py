@@ -29,8 +29,7 @@ from ..config.resolve import resolve_afresh
 from ..scope import Scope
 from ..shards.debt import level_debt, may_owe, spread_correction
 from ..shards.holes import make_shard, read_whole
-from ..shards.items import Items, draw, holder, prefer, split_shard
-from ..shards.upkeep import is_upkeep_due
+from ..shards.items import Items, draw, holder, is_upkeep_due, prefer, split_shard
 from .charge import (
     ONE_WRITE_MILLI,
     Correction,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...core.bucket import Bucket, BucketAddress, split
+from ...core.bucket import FIRST_ITEM_OUTLASTS_S, Bucket, BucketAddress, split
 from ...core.exceptions import StorageUnavailable
 from ...core.shards import MAX_SHARDS, Part, in_force, owner, sums_to_one
 from ...core.writes import Create, Granted, Refill, Refused
@@ -22,6 +22,20 @@ from ..scope import Scope
 Items = Mapping[BucketAddress, Bucket]
 # Random bits of a generation. An item of six limits should still fit into a kilobyte with it.
 _GENERATION_BITS = 0xFFFF_FFFF
+# Often enough to prolong item 0 in time, however long configuration may be cached.
+_LONGEST_MS = FIRST_ITEM_OUTLASTS_S * 1000 // 4
+
+
+def is_upkeep_due(scope: Scope, home: BucketAddress) -> bool:
+    """Return whether this process uses a split bucket and has not looked at all of it for a TTL."""
+    local = scope.local
+    known = local.splits.get(home)
+    if known is None:
+        return False
+    since_ms, now_ms = known.looked_at_ms, scope.io.now_ms()
+    rest_ms = min(local.config_cache.ttl_ms, _LONGEST_MS)
+    # A timestamp in the future is stale: the clock stepped back.
+    return since_ms is None or not since_ms <= now_ms < since_ms + rest_ms
 
 
 def draw(scope: Scope, home: BucketAddress) -> BucketAddress:

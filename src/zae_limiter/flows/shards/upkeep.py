@@ -11,6 +11,8 @@ from ...core.bucket import FIRST_ITEM_OUTLASTS_S, WCU_CELL, BucketAddress
 from ...core.planner import Intent, plan_restamp
 from ...core.shards import MAX_SHARDS, sums_to_one
 from ...core.validation import WCU
+from ..acquire.charge import Progress
+from ..acquire.item import refresh_limits
 from ..acquire.send import send
 from ..scope import Scope
 from .debt import is_uneven, level_debt
@@ -19,8 +21,6 @@ from .items import Items, read_known, without_remnants
 from .known_split import KnownSplit
 from .merge import merge_down, retire_covered
 
-# Often enough to prolong item 0 in time, however long configuration may be cached.
-_LONGEST_MS = FIRST_ITEM_OUTLASTS_S * 1000 // 4
 # The shortest time over which the load is measured. Without it, a short pause would merge items.
 _MEASURED_FOR_MS = 10_000
 # The part of its write allowance that an item may use after siblings are merged. It is well below
@@ -28,20 +28,9 @@ _MEASURED_FOR_MS = 10_000
 _QUIET_PCT = 25
 
 
-def is_upkeep_due(scope: Scope, home: BucketAddress) -> bool:
-    """Return whether this process uses a split bucket and has not looked at all of it for a TTL."""
-    local = scope.local
-    known = local.splits.get(home)
-    if known is None:
-        return False
-    since_ms, now_ms = known.looked_at_ms, scope.io.now_ms()
-    rest_ms = min(local.config_cache.ttl_ms, _LONGEST_MS)
-    # A timestamp in the future is stale: the clock stepped back.
-    return since_ms is None or not since_ms <= now_ms < since_ms + rest_ms
-
-
-async def keep_up(scope: Scope, home: BucketAddress, intent: Intent) -> None:
+async def keep_up(scope: Scope, progress: Progress) -> None:
     """Look at all items of a split bucket, and mend what is wrong with them."""
+    home = progress.charge.home
     known = scope.local.splits.get(home)
     if known is None:
         return
@@ -49,13 +38,14 @@ async def keep_up(scope: Scope, home: BucketAddress, intent: Intent) -> None:
     # Before the first call, so that other tasks of this process do not look as well.
     scope.local.splits.put(home, known._replace(looked_at_ms=now_ms))
     try:
-        await _mend(scope, home, intent)
+        await _mend(scope, progress)
     except BaseException:
         scope.local.splits.put(home, known)
         raise
 
 
-async def _mend(scope: Scope, home: BucketAddress, intent: Intent) -> None:
+async def _mend(scope: Scope, progress: Progress) -> None:
+    home = progress.charge.home
     stored = await read_known(scope, home)
     await retire_covered(scope, stored)
     found: Items = without_remnants(stored)
@@ -65,6 +55,11 @@ async def _mend(scope: Scope, home: BucketAddress, intent: Intent) -> None:
     known = scope.local.splits.get(home)
     if known is None or home not in found:
         return
+    fingerprint = progress.charge.limits.fingerprint
+    if any(bucket.fingerprint != fingerprint for bucket in found.values()):
+        # Without this, a merge could put stale limits in force again.
+        await refresh_limits(scope, progress)
+    intent = progress.charge.intent
     await _prolong_first(scope, home, intent, found)
     if is_uneven(found, scope.io.now_ms()):
         await level_debt(scope, home)
