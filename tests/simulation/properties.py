@@ -9,6 +9,7 @@ from itertools import groupby
 
 from tests.support.partition import assert_partition
 from zae_limiter.core.bucket import (
+    MAX_AHEAD_MS,
     Bucket,
     BucketAddress,
     at,
@@ -16,6 +17,7 @@ from zae_limiter.core.bucket import (
     has_leapt,
     is_ahead,
     is_another,
+    time_to_fill_ms,
 )
 from zae_limiter.core.bucket import refill as refilled
 from zae_limiter.core.idempotency import operation_name
@@ -173,7 +175,8 @@ def _balance_milli(applied: Applied, name: str, moved_milli: int) -> int:
     """4.2: nothing but the time that was credited and what was moved changes a balance."""
     assert applied.before is not None
     credited = refilled(applied.before, applied.after.refilled_at_ms)
-    if has_leapt(applied.before, applied.after):
+    is_leap = has_leapt(applied.before, applied.after)
+    if is_leap and time_to_fill_ms(applied.before, SET_BACK) > MAX_AHEAD_MS:
         credited = applied.before
     left_milli = credited.cells[name].tokens_milli - moved_milli
     return min(applied.after.ceiling_milli(name), left_milli)
