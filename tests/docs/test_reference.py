@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 import zae_limiter
+from zae_limiter import integrations
 from zae_limiter.core import exceptions
 
 from . import api_reference, aws_policies, cli_reference
@@ -23,6 +25,11 @@ def test_the_command_line_page_is_up_to_date() -> None:
 def test_the_reference_page_is_up_to_date() -> None:
     written = api_reference.PAGE.read_text(encoding="utf-8")
     assert written == api_reference.render(), "run python -m tests.docs.api_reference"
+
+
+@pytest.mark.parametrize("name", integrations.__all__)
+def test_every_name_for_web_applications_is_in_a_guide(name: str) -> None:
+    assert re.search(rf"\b{name}\b", TEXT), f"docs do not mention {name}"
 
 
 @pytest.mark.parametrize("name", zae_limiter.__all__)
