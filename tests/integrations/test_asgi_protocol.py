@@ -152,6 +152,17 @@ async def test_an_empty_chunk_does_not_begin_a_response(limiter: RateLimiter) ->
     assert (connection.sent, await charged(limiter)) == ([], 0)
 
 
+async def test_a_refusal_that_comes_alone_in_a_group_is_answered(limiter: RateLimiter) -> None:
+    async def groups(scope: AsgiScope, receive: Receive, send: Send) -> None:
+        lease = lease_of_scope(scope)
+        assert lease is not None
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(lease.consume(requests=100))
+
+    sent = await Connection().call(groups, limiter)
+    assert (sent[0]["status"], await charged(limiter)) == (429, 0)
+
+
 async def accepts(scope: AsgiScope, receive: Receive, send: Send) -> None:
     await send({"type": "websocket.accept"})
     await receive()

@@ -114,7 +114,7 @@ class Exchange:
         except BaseException as error:
             # A client that left has used what it used, even if it saw none of it.
             await self._end(kept=self._has_begun or self._has_left)
-            answer = None if self._has_begun else self._options.answer(error)
+            answer = None if self._has_begun else self._options.answer(_alone(error))
             if answer is None:
                 raise
             await self._reply(answer, scope)
@@ -193,6 +193,13 @@ class Exchange:
         headers = _encoded(answer.fields)
         await self._send({"type": f"{prefix}.start", "status": answer.status, "headers": headers})
         await self._send({"type": f"{prefix}.body", "body": answer.body})
+
+
+def _alone(error: BaseException) -> BaseException:
+    """Return the error inside a group of one: task groups wrap what their tasks raise."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
 
 
 def _encoded(fields: Fields) -> list[tuple[bytes, bytes]]:
