@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
 from types import FrameType
 
 import pytest
@@ -16,6 +17,7 @@ from zae_limiter import (
     RateLimiter,
     RateLimitExceeded,
     Repository,
+    SyncLease,
     SyncRateLimiter,
     SyncRepository,
     ValidationError,
@@ -154,3 +156,38 @@ def test_an_interrupt_between_the_charge_and_the_block_gives_the_charge_back() -
             sys.settrace(None)
         (state,) = repository.get_buckets("key-1", "gpt-4")
         assert (state.tokens_milli, state.total_consumed_milli) == (100_000, 0)
+
+
+def test_threads_that_share_a_lease_give_back_no_more_than_it_took() -> None:
+    switch_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with SyncRateLimiter(repository=SyncRepository.open(url="memory://")) as limiter:
+            limiter.set_system_defaults([TPM])
+            for _ in range(300):
+                _release_by_threads(limiter)
+            assert limiter.available("key-1", "gpt-4") == {"tpm": 1000}
+    finally:
+        sys.setswitchinterval(switch_s)
+
+
+def _release_by_threads(limiter: SyncRateLimiter) -> None:
+    """Four threads release all of a lease of ten; one of them may."""
+    released: list[bool] = []
+    gate = threading.Barrier(4)
+
+    def release(lease: SyncLease) -> None:
+        gate.wait()
+        try:
+            lease.release(tpm=10)
+            released.append(True)
+        except ValidationError:
+            released.append(False)
+
+    with limiter.acquire("key-1", "gpt-4", {"tpm": 10}) as lease:
+        threads = [threading.Thread(target=release, args=(lease,)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert sorted(released) == [False, False, False, True]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +20,8 @@ from .output import print_json, print_table
 from .target import Target
 
 _OF_SIGNALS = 128
+# Python refuses to read numbers of thousands of digits, and no limit is that large.
+_AMOUNT = re.compile("[0-9]{1,30}")
 
 
 def _read_amounts(
@@ -27,8 +30,8 @@ def _read_amounts(
     amounts: dict[str, int] = {}
     for text in texts:
         name, colon, number = text.rpartition(":")
-        if not (name and colon and number.isascii() and number.isdigit()):
-            raise click.BadParameter(f"{text!r} is not name:amount, for example tpm:500")
+        if not (name and colon and _AMOUNT.fullmatch(number)):
+            raise click.BadParameter(f"{text[:50]!r} is not name:amount, for example tpm:500")
         if name in amounts:
             raise click.BadParameter(f"{name} is named twice")
         amounts[name] = int(number)

@@ -139,12 +139,16 @@ def adjust(record: LeaseRecord, amounts: Mapping[str, int], sign: int = 1) -> No
     deltas = {name: sign * delta for name, delta in _checked(record, amounts, verb).items()}
     if record.limits is None:
         return
-    for name, delta in deltas.items():
-        held = record.ledger.held(name)
-        if held + delta < 0:
-            reason = f"gives back more than the lease holds ({held})"
-            raise ValidationError(f"{verb}[{name!r}]", amounts[name], reason)
-    record.ledger.correct(deltas)
+    with _ending:
+        # Between the checks above and here, another thread may have ended the lease.
+        if record.state is not LeaseState.ACTIVE:
+            raise LeaseExpiredError
+        for name, delta in deltas.items():
+            held = record.ledger.held(name)
+            if held + delta < 0:
+                reason = f"gives back more than the lease holds ({held})"
+                raise ValidationError(f"{verb}[{name!r}]", amounts[name], reason)
+        record.ledger.correct(deltas)
 
 
 def _checked(
