@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from botocore.exceptions import ClientError
 from rich.console import Console
 
-from zae_limiter import RateLimiter, StackManager, ValidationError
+from zae_limiter import RateLimiter, StackManager, StackOperationError, ValidationError
 from zae_limiter.cli.stack_report import draw_events, event_line
 from zae_limiter.core.deployed import LimiterInfo
-from zae_limiter.infra.change_sets import PlannedChange
+from zae_limiter.infra.change_sets import PlannedChange, was_overtaken
 from zae_limiter.infra.stack_events import StackEvent, first_failure
 
 STACK = "AWS::CloudFormation::Stack"
@@ -84,3 +85,21 @@ def test_wrong_names_are_refused_before_any_call() -> None:
     with pytest.raises(ValidationError):
         StackManager("no_underscore")
     assert callable(RateLimiter.list_deployed)
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "overtaken"),
+    [
+        ("AlreadyExistsException", "Stack [my-app] already exists", True),
+        ("ValidationError", "Stack [my-app] already exists", True),
+        ("InvalidChangeSetStatus", "it was executed", True),
+        ("ValidationError", "a template is wrong", False),
+        ("AccessDenied", "no", False),
+    ],
+)
+def test_a_deployer_that_another_overtook_is_told_from_one_that_failed(
+    code: str, message: str, overtaken: bool
+) -> None:
+    error = StackOperationError("my-app", message)
+    error.__cause__ = ClientError({"Error": {"Code": code, "Message": message}}, "CreateChangeSet")
+    assert was_overtaken(error) is overtaken

@@ -18,6 +18,7 @@ _POLL_S = 0.3
 _POLLS = 400
 _UNCHANGED = " Nothing was changed"
 _OVERTAKEN = ("does not exist", "already exists", "can not be updated", "cannot be updated")
+_OVERTAKEN_CODES = ("AlreadyExistsException", "ChangeSetNotFound", "InvalidChangeSetStatus")
 _NOTHING = ("didn't contain changes", "no updates are to be performed")
 
 
@@ -118,7 +119,7 @@ def _drop(client: Any, made: Mapping[str, str]) -> None:
 def was_overtaken(error: StackOperationError) -> bool:
     """Whether another deployer changed the stack between a plan and its execution."""
     code, said = error_code(error.__cause__), str(error.__cause__)
-    if code in ("ChangeSetNotFound", "InvalidChangeSetStatus"):
+    if code in _OVERTAKEN_CODES:
         return True
     return code == "ValidationError" and any(text in said for text in _OVERTAKEN)
 
