@@ -29,6 +29,10 @@ wait_option = click.option(
     "--wait/--no-wait", default=True, show_default=True, help="Wait until AWS is done."
 )
 
+downgrade_option = click.option(
+    "--allow-downgrade", is_flag=True, help="Replace the code of a newer Lambda by this version's."
+)
+
 
 @click.command(
     epilog=examples(
@@ -40,9 +44,12 @@ wait_option = click.option(
 )
 @deployment_options
 @wait_option
+@downgrade_option
 @json_option
 @place_options(named=False)
-def deploy(changes: dict[str, Any], wait: bool, as_json: bool, place: StackPlace) -> None:
+def deploy(
+    changes: dict[str, Any], wait: bool, allow_downgrade: bool, as_json: bool, place: StackPlace
+) -> None:
     """Create a stack on AWS, or change one.
 
     The stack has the table, the Lambda that counts usage, policies, alarms and an archive. Options
@@ -62,7 +69,8 @@ def deploy(changes: dict[str, Any], wait: bool, as_json: bool, place: StackPlace
         return manager.upgrade(changes, on_event)
 
     StackOptions(**changes).check_names(place.name)
-    _print_deployed(_carried_out("deploying", place, as_json, run), place, as_json)
+    done = _carried_out("deploying", place, as_json, run, allow_downgrade=allow_downgrade)
+    _print_deployed(done, place, as_json)
 
 
 def _note_missing_role(options: StackOptions, as_json: bool) -> None:
@@ -82,9 +90,16 @@ def _note_missing_role(options: StackOptions, as_json: bool) -> None:
     "--lambda-only", is_flag=True, help="Leave the template alone: Lambda's code and versions."
 )
 @deployment_options
+@downgrade_option
 @json_option
 @place_options(named=False)
-def upgrade(lambda_only: bool, changes: dict[str, Any], as_json: bool, place: StackPlace) -> None:
+def upgrade(
+    lambda_only: bool,
+    changes: dict[str, Any],
+    allow_downgrade: bool,
+    as_json: bool,
+    place: StackPlace,
+) -> None:
     """Bring a stack to this version.
 
     The template comes first, then the Lambda's code, then the version record, so that the command
@@ -96,7 +111,8 @@ def upgrade(lambda_only: bool, changes: dict[str, Any], as_json: bool, place: St
             return manager.complete_stack()
         return manager.upgrade(changes, on_event)
 
-    _print_deployed(_carried_out("upgrading", place, as_json, run), place, as_json)
+    done = _carried_out("upgrading", place, as_json, run, allow_downgrade=allow_downgrade)
+    _print_deployed(done, place, as_json)
 
 
 @click.command(epilog=examples("delete --name my-app --yes", on_a_store=False))
@@ -190,10 +206,12 @@ def _carried_out(
     place: StackPlace,
     as_json: bool,
     run: Callable[[SyncStackManager, OnEvent], dict[str, Any]],
+    *,
+    allow_downgrade: bool = False,
 ) -> dict[str, Any]:
     with (
         _told_how_to_follow(doing, place),
-        place.managed() as manager,
+        place.managed(allow_downgrade=allow_downgrade) as manager,
         choose_stack_reporter(as_json).events() as on_event,
     ):
         return run(manager, on_event)

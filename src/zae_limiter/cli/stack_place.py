@@ -26,12 +26,14 @@ class StackPlace:
     endpoint_url: str | None
 
     @contextmanager
-    def managed(self) -> Iterator[SyncStackManager]:
+    def managed(self, *, allow_downgrade: bool = False) -> Iterator[SyncStackManager]:
         """Open the manager of the stack for the length of a block."""
         # Imported here: other commands need not wait for it.
         from ..infra.sync_stack_manager import SyncStackManager
 
-        with SyncStackManager(self.name, self.region, self.endpoint_url) as manager:
+        with SyncStackManager(
+            self.name, self.region, self.endpoint_url, allow_downgrade=allow_downgrade
+        ) as manager:
             yield manager
 
     @property

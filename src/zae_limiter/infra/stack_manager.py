@@ -19,13 +19,22 @@ class StackManager:
     """A stack manager deploys one stack: the table, the Lambda that counts usage, policies and
     alarms. Every wait can be interrupted: AWS goes on, and repeating the call goes on from there.
 
+    A table that wants a newer client is left alone, and so is a Lambda of a newer version unless
+    `allow_downgrade` is set: both raise `VersionMismatchError` before anything is changed.
     Events are shown from another thread.
     """
 
     def __init__(
-        self, stack_name: str, region: str | None = None, endpoint_url: str | None = None
+        self,
+        stack_name: str,
+        region: str | None = None,
+        endpoint_url: str | None = None,
+        *,
+        allow_downgrade: bool = False,
     ) -> None:
-        self._manager = SyncStackManager(stack_name, region, endpoint_url)
+        self._manager = SyncStackManager(
+            stack_name, region, endpoint_url, allow_downgrade=allow_downgrade
+        )
         self.stack_name = self._manager.stack_name
 
     async def __aenter__(self) -> Self:

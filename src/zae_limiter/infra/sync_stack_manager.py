@@ -34,7 +34,7 @@ from .stack_reading import (
     read_template,
 )
 from .table_resource import kept_shape
-from .table_setup import set_up_table
+from .table_setup import require_deployable_table, set_up_table
 from .tags import is_limiter, stack_tags
 from .template import STARTING_POSITION, build_template
 
@@ -45,12 +45,21 @@ _ARCHIVE_OUTPUT = "AuditArchiveBucketName"
 class SyncStackManager:
     """A stack manager deploys one stack: the table, the Lambda that counts usage, policies and
     alarms. Every wait can be interrupted: AWS goes on, and repeating the call goes on from there.
+
+    A table that wants a newer client is left alone, and so is a Lambda of a newer version unless
+    `allow_downgrade` is set: both raise `VersionMismatchError` before anything is changed.
     """
 
     def __init__(
-        self, stack_name: str, region: str | None = None, endpoint_url: str | None = None
+        self,
+        stack_name: str,
+        region: str | None = None,
+        endpoint_url: str | None = None,
+        *,
+        allow_downgrade: bool = False,
     ) -> None:
         self.stack_name = validate_stack_name(stack_name, "stack_name")
+        self._allow_downgrade = allow_downgrade
         self._aws = Aws(region, endpoint_url)
         self._stopped = threading.Event()
 
@@ -119,7 +128,10 @@ class SyncStackManager:
     def _change(
         self, options: StackOptions, wait: bool, on_event: OnEvent | None
     ) -> dict[str, Any]:
-        # The table is looked for first: one that another deployer's stack makes has a stack then.
+        self._settled(on_event)
+        # The table is looked for before the stack, and after a deletion that was under way: one
+        # that another deployer's stack makes has a stack then, and one that goes with its stack
+        # is gone.
         table = described_table(self._aws, self.stack_name)
         stack = self._settled(on_event)
         with explained(self.stack_name):
@@ -133,6 +145,7 @@ class SyncStackManager:
 
     def deploy_lambda_code(self, wait: bool = True) -> dict[str, Any]:
         """Upload the aggregator's code, unless the Lambda has it already."""
+        self._require_versions(described_table(self._aws, self.stack_name))
         return upload_code(self._aws, self.stack_name, build_lambda_package(), wait=wait)
 
     def deploy(
@@ -149,6 +162,7 @@ class SyncStackManager:
         stack = describe_stack(self._aws, self.stack_name)
         if stack is None:
             raise InfrastructureNotFoundError(self.stack_name, "there is no stack of this name")
+        self._require_versions(described_table(self._aws, self.stack_name))
         result = self._result(stack.stack_id, stack.status)
         has_lambda = FUNCTION_OUTPUT in stack.outputs
         if has_lambda:
@@ -246,11 +260,19 @@ class SyncStackManager:
             kind, template = "CREATE", build_template(options)
         else:
             self._refuse_foreign_stack(stack)
+            self._require_versions(table)
             shape = kept_shape(read_template(self._aws, stack), table or {})
             position = starting_position(self._aws, self.stack_name) or STARTING_POSITION
             kind, template = "UPDATE", build_template(options, shape, position)
         tags = stack_tags(self.stack_name, options.tags)
         return plan_changes(self._aws["cloudformation"], self.stack_name, kind, template, tags)
+
+    def _require_versions(self, table: dict[str, Any] | None) -> None:
+        """Leave a table alone whose records say that newer clients look after it."""
+        if table is not None:
+            require_deployable_table(
+                self._aws, self.stack_name, allow_downgrade=self._allow_downgrade
+            )
 
     def _refuse_foreign_table(self, table: dict[str, Any] | None) -> None:
         if table is not None:

@@ -15,6 +15,7 @@ from ..backends.store_url import OpenRequest
 from ..backends.urls import parse_url
 from ..core.exceptions import InfrastructureError
 from ..flows.admin import namespaces
+from ..flows.admin.versions import require_deployable
 from ..ports.deployment import VersionRecord
 from ..ports.io import Io
 from ..runtime.blocking import BlockingIo, run
@@ -51,6 +52,17 @@ async def _write_versions(store: DynamoStore, has_lambda: bool) -> None:
         # The schema is the migrations' business, and the oldest client an operator's.
         changed = replace(known, lambda_version=lambda_version, updated_by="deploy")
         await store.versions.write(changed)
+
+
+def require_deployable_table(aws: Aws, stack_name: str, *, allow_downgrade: bool) -> None:
+    """Raise an error if the version record of a table forbids this client to deploy to it."""
+
+    async def read(store: DynamoStore, _: Io) -> None:
+        record = store.opened_version
+        if record is not None:
+            require_deployable(record, stack_name, allow_downgrade=allow_downgrade)
+
+    with_store(aws, stack_name, read)
 
 
 def with_store(aws: Aws, stack_name: str, use: Callable[[DynamoStore, Io], Awaitable[T]]) -> T:

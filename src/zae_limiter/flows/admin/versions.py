@@ -75,6 +75,26 @@ def require_compatible(store: RepositoryProtocol, stack_name: str) -> None:
         )
 
 
+def require_deployable(
+    record: VersionRecord, stack_name: str, *, allow_downgrade: bool = False
+) -> None:
+    """Raise an error if this client must not deploy to the table: its schema or its oldest client
+    is newer than this client, or its Lambda is, unless a downgrade is allowed. A table of an older
+    schema may be deployed to: it is migrated afterwards."""
+    found = compare(record)
+    if found.result.requires_client_upgrade:
+        raise _mismatch(stack_name, found)
+    if record.lambda_version is None or allow_downgrade:
+        return
+    if parse_version(record.lambda_version).release > parse_version(__version__).release:
+        told = (
+            f"Lambda {record.lambda_version} is newer than client {__version__}: upgrade the"
+            " client, or allow the downgrade (--allow-downgrade)"
+        )
+        newer = replace(found.result, message=told)
+        raise _mismatch(stack_name, found._replace(result=newer))
+
+
 def _record_of(store: RepositoryProtocol) -> VersionRecord | None:
     return store.opened_version if isinstance(store, DeployedStore) else None
 
