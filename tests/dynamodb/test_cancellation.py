@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.support.servers.chaos import ChaosProxy, Last
+from tests.support.servers.chaos import Act, ChaosProxy, DropAnswer, Last, Pass, Reset
 from tests.support.servers.tables import OwnTable
 from tests.support.suspensions import Suspended, cancelled_at
 from zae_limiter import Limit, OnUnavailable, RateLimiter, Repository
@@ -167,3 +168,35 @@ def test_refunds_are_exact_on_uvloop(proxy: ChaosProxy, table: OwnTable) -> None
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(cancel_everywhere())
+
+
+@pytest.mark.parametrize("act", [Pass(), DropAnswer(), Reset()], ids=lambda act: type(act).__name__)
+async def test_a_cancellation_right_before_the_answer_ends_the_call(
+    table: OwnTable, act: Act
+) -> None:
+    """The loop reads answer or reset in the turn after the one that cancels the task."""
+    loop = asyncio.get_running_loop()
+    with ChaosProxy(table.server.url) as proxy:
+        url = dynamodb_url(table.name, table.server.region, proxy.url)
+        async with RateLimiter(repository=await Repository.open(url=url)) as limiter:
+            await limiter.set_system_defaults([Limit.per_day("rpd", 1000)])
+            async with limiter.acquire("key-1", "gpt-4", {"rpd": 500}):
+                pass
+            proxy.use([act])
+
+            async def work() -> None:
+                async with limiter.acquire("key-1", "gpt-4", {"rpd": 10}):
+                    await asyncio.sleep(5)
+
+            task = asyncio.create_task(work())
+            await asyncio.sleep(0)
+
+            def cancel_when_it_has_come() -> None:
+                time.sleep(0.3)
+                loop.call_soon(lambda: loop.call_soon(task.cancel))
+
+            loop.call_soon(cancel_when_it_has_come)
+            done, _ = await asyncio.wait([task], timeout=30)
+            assert done
+            assert task.cancelled()
+            assert await limiter.available("key-1", "gpt-4") == {"rpd": 500}

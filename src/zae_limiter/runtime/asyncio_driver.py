@@ -42,12 +42,18 @@ async def hold(future: asyncio.Future[T]) -> T:
     return future.result()
 
 
-def _end_of(future: asyncio.Future[Any]) -> asyncio.Future[None]:
-    """Return a future that ends with the given one, and can be cancelled without it."""
+async def _end_of(future: asyncio.Future[Any]) -> None:
+    """Await the end of a future that lives on if the one who waits is cancelled."""
     end: asyncio.Future[None] = future.get_loop().create_future()
 
-    future.add_done_callback(lambda _: _set(end))
-    return end
+    def tell(_: asyncio.Future[Any]) -> None:
+        _set(end)
+
+    future.add_done_callback(tell)
+    try:
+        await end
+    finally:
+        future.remove_done_callback(tell)
 
 
 def _set(future: asyncio.Future[None]) -> None:

@@ -198,6 +198,7 @@ class _Connection(asyncio.BufferedProtocol):
         self._patience_s = patience_s
         self._incoming = Incoming()
         self._answer: asyncio.Future[Answer] | None = None
+        self._arrived: Answer | Exception | None = None
         self._watch: asyncio.TimerHandle | None = None
         self._alive_s = 0.0
         self._ends_s = math.inf
@@ -214,6 +215,7 @@ class _Connection(asyncio.BufferedProtocol):
         connection unless it is kept alive."""
         self._incoming = Incoming()
         self._answer = self._loop.create_future()
+        self._arrived = None
         self._alive_s = now_s = self._loop.time()
         # Not every loop tells the same time as the monotonic clock.
         self._ends_s = now_s + ends_s - time.monotonic()
@@ -244,6 +246,8 @@ class _Connection(asyncio.BufferedProtocol):
         """Await the answer of a sent request, and deliver the cancellation afterwards."""
         if answer.cancelled():
             self._answer = answer = self._loop.create_future()
+            # What came in the turn of the loop before this one was told to the cancelled future.
+            self._tell()
         task = asyncio.current_task()
         assert task is not None
         task.uncancel()
@@ -263,11 +267,22 @@ class _Connection(asyncio.BufferedProtocol):
         if next_look_s > self._loop.time():
             self._watch = self._loop.call_at(next_look_s, self._look)
         else:
-            self._fail(TimeoutError("no answer in time"))
+            self._arrive(TimeoutError("no answer in time"))
 
-    def _fail(self, error: Exception) -> None:
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(error)
+    def _arrive(self, outcome: Answer | Exception) -> None:
+        """Keep the outcome of a request, of which only the first counts, and tell who waits."""
+        if self._answer is not None and self._arrived is None:
+            self._arrived = outcome
+            self._tell()
+
+    def _tell(self) -> None:
+        answer, arrived = self._answer, self._arrived
+        if answer is None or arrived is None or answer.done():
+            return
+        if isinstance(arrived, Exception):
+            answer.set_exception(arrived)
+        else:
+            answer.set_result(arrived)
 
     def abort(self) -> None:
         """Close the transport at once. Closing twice does nothing."""
@@ -299,33 +314,33 @@ class _Connection(asyncio.BufferedProtocol):
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        if self._answer is None or self._answer.done():
+        if self._answer is None or self._arrived is not None:
             self.abort()
             return
         self._alive_s = self._loop.time()
         try:
             answer = self._incoming.feed(bytes(self._buffer[:nbytes]))
         except Malformed as error:
-            self._fail(error)
+            self._arrive(error)
         else:
             if answer is not None:
-                self._answer.set_result(answer)
+                self._arrive(answer)
 
     def eof_received(self) -> None:
         self.is_open = False
-        if self._answer is None or self._answer.done():
+        if self._answer is None or self._arrived is not None:
             return
         try:
-            self._answer.set_result(self._incoming.end())
+            self._arrive(self._incoming.end())
         except Malformed as error:
-            self._fail(error)
+            self._arrive(error)
 
     def connection_lost(self, error: Exception | None) -> None:
         self.is_open = False
         if self._watch is not None:
             self._watch.cancel()
         known = error if isinstance(error, OSError) else None
-        self._fail(known or ConnectionResetError("the connection was closed"))
+        self._arrive(known or ConnectionResetError("the connection was closed"))
         self.ended.set_result(None)
 
 
