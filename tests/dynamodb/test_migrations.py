@@ -433,6 +433,43 @@ def test_a_record_that_cannot_be_read_stays_and_keeps_the_table_closed(table: Ol
         assert repository.get_limits("key-1") == [Limit.per_day("rpm", 7)]
 
 
+def test_damaged_records_are_all_named_and_keep_no_other_from_being_moved(
+    table: OldTable,
+) -> None:
+    table.forget_namespaces()
+    table.put(*old_records(table.now_ms))
+    good: Record = {"capacity": 5, "refill_amount": 5, "refill_period_seconds": 60}
+    damaged: list[Record] = [
+        {"PK": "ENTITY#key-2", "SK": "#META", "entity_id": "key-2", "created_at": 0},
+        {"PK": "ENTITY#key-2", "SK": "#LIMIT#gpt-4#rpm", "capacity": "many"},
+        {"PK": "ENTITY#key-2", "SK": "#LIMIT#gpt-4#tpm", "capacity": "more"},
+        {"PK": "RESOURCE#claude", "SK": "#LIMIT#claude#rpm", "capacity": "few"},
+        {"PK": "ENTITY#key-2", "SK": "#BUCKET#gpt-4#rpm", "tokens_milli": "none"},
+    ]
+    waiting: list[Record] = [
+        {"PK": "ENTITY#key-2", "SK": "#LIMIT#gpt-4#ipm", **good},
+        {"PK": "SYSTEM#", "SK": "#LIMIT#claude#rpm", **good},
+    ]
+    table.put(*damaged, *waiting, {"PK": "ENTITY#key-2", "SK": "#LIMIT#_default_#rpm", **good})
+    table.put(*old_bucket("nested", "key-2", "claude", {"rpm": (4, 20)}, table.now_ms))
+    for option in ("--dry-run", "--yes"):
+        failed = table.migrate(option)
+        assert failed.exit_code == 1
+        assert "5 records, which stay as they are" in failed.stderr
+        assert all(f"{record['PK']} {record['SK']}" in failed.stderr for record in damaged)
+    stay = {(record["PK"], record["SK"]) for record in (*damaged, *waiting)}
+    assert set(old_keys(table)) - {("SYSTEM#", "#VERSION")} == stay
+    with pytest.raises(IncompatibleSchemaError):
+        table.connect()
+    for pk, sk in stay - {(waiting[1]["PK"], waiting[1]["SK"])}:
+        run(table.store.table.delete(key(pk, sk)))
+    table.put({"PK": "RESOURCE#claude", "SK": "#LIMIT#claude#rpm", **good, "capacity": 9})
+    assert table.migrate("--yes").exit_code == 0
+    with table.connect() as repository:
+        assert [each.capacity for each in repository.get_resource_defaults("claude")] == [9]
+        assert [each.name for each in repository.get_limits("key-2")] == ["rpm"]
+
+
 def test_a_damaged_old_bucket_is_an_error_for_the_client_that_needs_it(table: OldTable) -> None:
     table.put({"PK": "ENTITY#key-1", "SK": "#BUCKET#gpt-4#rpm", "tokens_milli": 5})
     table.be_of("0.9.0")

@@ -37,5 +37,6 @@ register_migration(
         "Buckets move to items of their own, and usage and audit events to keys with a namespace."
         " Clients of this version may be at work.",
         migrate_buckets,
+        needs_earlier=False,
     )
 )

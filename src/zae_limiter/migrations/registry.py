@@ -8,7 +8,7 @@ from typing import Any
 
 from ..backends.dynamodb.older.moving import MoveTally, ReportMove
 from ..backends.dynamodb.store import DynamoStore
-from ..core.exceptions import ValidationError
+from ..core.exceptions import StoredDataError, ValidationError
 from ..core.versions import CURRENT_SCHEMA_VERSION, parse_version
 from ..repository_base import RepositoryBase
 
@@ -16,11 +16,13 @@ from ..repository_base import RepositoryBase
 @dataclass(frozen=True, slots=True)
 class MigrationRun:
     """A run of a migration on one table. A dry run counts and changes nothing; `report` is told of
-    progress."""
+    progress. `is_held_back`: an earlier migration left records behind, so the schema version stays
+    as it is."""
 
     store: DynamoStore
     dry_run: bool
     report: ReportMove
+    is_held_back: bool = False
 
 
 Migrate = Callable[[MigrationRun], Coroutine[Any, Any, MoveTally]]
@@ -28,13 +30,17 @@ Migrate = Callable[[MigrationRun], Coroutine[Any, Any, MoveTally]]
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """A migration leads to a schema version. It can be interrupted and repeated."""
+    """A migration leads to a schema version. It can be interrupted and repeated.
+
+    `needs_earlier`: it is not run where an earlier migration had to leave a record behind.
+    """
 
     version: str
     description: str
     migrate: Migrate
     reversible: bool = False
     rollback: Migrate | None = None
+    needs_earlier: bool = True
 
 
 _migrations: list[Migration] = []
@@ -82,7 +88,24 @@ async def apply_migrations(
             "repository", repository.stack_name, "is no DynamoDB table: it needs no migration"
         )
     applied: list[str] = []
+    failed: list[MoveTally] = []
     for migration in get_migrations_between(from_version, to_version):
-        await migration.migrate(MigrationRun(store, dry_run, report))
+        if failed and migration.needs_earlier:
+            break
+        run = MigrationRun(store, dry_run, report, is_held_back=bool(failed))
+        tally = await migration.migrate(run)
+        if tally.unreadable:
+            failed.append(tally)
         applied.append(migration.version)
+    if failed:
+        raise _unreadable(failed)
     return applied
+
+
+def _unreadable(failed: list[MoveTally]) -> StoredDataError:
+    """Return the error that names the records that were left behind, or the first of very many."""
+    count = sum(tally.unreadable for tally in failed)
+    problems = [problem for tally in failed for problem in tally.problems]
+    if len(problems) < count:
+        problems.append(f"and {count - len(problems)} others")
+    return StoredDataError(f"{count} records, which stay as they are", "; ".join(problems))

@@ -17,7 +17,6 @@ from .._version import __version__
 from ..backends.dynamodb.lifecycle import add_missing_indexes
 from ..backends.dynamodb.older.moving import Mover, MoveTally
 from ..backends.dynamodb.schema import key, sk_version
-from ..core.exceptions import StoredDataError
 from ..flows.admin.namespaces import register
 from ..naming import DEFAULT_NAMESPACE
 from ..ports.deployment import VersionRecord
@@ -58,10 +57,8 @@ async def _mover(run: MigrationRun) -> Mover:
 async def _move_on(
     run: MigrationRun, tally: MoveTally, version: str, *, client_min_version: str
 ) -> None:
-    if tally.unreadable:
-        problems = "; ".join(tally.problems)
-        raise StoredDataError(f"{tally.unreadable} records, which stay as they are", problems)
-    if run.dry_run:
+    """Write the version that the table has now, unless something was left behind."""
+    if run.dry_run or run.is_held_back or tally.unreadable:
         return
     store = run.store
     stored = await store.versions.read() or VersionRecord(version)

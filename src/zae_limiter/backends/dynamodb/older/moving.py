@@ -59,7 +59,7 @@ _AT_ONCE = 8
 # A transaction takes 100 actions; small ones lose less when a client is faster.
 _ACTIONS_TOGETHER = 25
 _PAGE_ITEMS = 500
-_MOST_PROBLEMS = 20
+_MOST_PROBLEMS = 100
 _DAY_S = 86_400
 # Sort keys of entities, limits, settings and registries lie between these; no others do.
 _FIRST_RECORD, _LAST_RECORD = "#CONFIG", "#RESOURCES"
@@ -97,7 +97,8 @@ class Mover:
         self._dry_run = dry_run
         self._report = report
         self._configs = DynamoConfigs(table, Recorder(table))
-        self._buckets = OldBuckets(table)
+        self._buckets = OldBuckets(table, first_id)
+        self._damaged_slots: set[tuple[str, ConfigSlot]] = set()
 
     async def move_records(self) -> MoveTally:
         """Move entities, limits and settings."""
@@ -175,23 +176,38 @@ class Mover:
             if found is None:
                 continue
             if found.sk == sk_meta():
-                await self._move_entity(found, item)
+                await self._isolated(self._move_entity(found, item))
             elif found.is_config:
                 slots[self._namespace(found), slot_of(found)[0]].append(item)
             elif found.is_registry:
                 await self._drop(item)
         for (namespace_id, slot), old in slots.items():
-            await self._move_config(namespace_id, slot, old)
+            await self._isolated(self._move_config(namespace_id, slot, old))
+
+    async def _isolated(self, move: Awaitable[None]) -> None:
+        """Carry out one move of several. A record that cannot be read keeps no other back."""
+        try:
+            await move
+        except StoredDataError as error:
+            self.tally.complain(error)
 
     async def _move_entity(self, found: OldKey, item: Item) -> None:
         moved = encode_entity_item(self._namespace(found), entity_of(item))
         await self._replace("entities", item, moved)
 
     async def _move_config(self, namespace_id: str, slot: ConfigSlot, old: list[Item]) -> None:
-        """Write what the records of one slot say together, then delete them."""
+        """Write what the records of one slot say together, then delete them. If one cannot be
+        read, all of them stay."""
         # Records of one limit come first: a record of all limits is newer.
         told = sorted(((slot_of(_key(item))[1], item) for item in old), key=lambda t: t[0] is None)
-        config = merged([config_of(item, limit_name) for limit_name, item in told])
+        configs = list(self._readable_configs(told))
+        if len(configs) < len(old):
+            self._damaged_slots.add((namespace_id, slot))
+        if (namespace_id, slot) in self._damaged_slots:
+            # Otherwise the system's limits for a resource would be taken for newer than the
+            # resource's own, once those are mended.
+            return
+        config = merged(configs)
         self.tally.moved["limits and settings"] += len(old)
         if self._dry_run:
             return
@@ -206,6 +222,13 @@ class Mover:
                 await self._table.update(target, [Field("data").remove()])
         doomed = [key_of(item) for item in old if key_text(item) != key_text(target)]
         await self._table.batch_delete(doomed)
+
+    def _readable_configs(self, told: Iterable[tuple[str | None, Item]]) -> Iterator[LimiterConfig]:
+        for limit_name, item in told:
+            try:
+                yield config_of(item, limit_name)
+            except StoredDataError as error:
+                self.tally.complain(error)
 
     def _event(self, slot: ConfigSlot, config: LimiterConfig) -> AuditEvent:
         io = self._table.io

@@ -33,11 +33,12 @@ _FIRST_NAMESPACE = "default"
 
 
 class OldBuckets:
-    """The buckets of a table that have not been moved yet."""
+    """The buckets of a table that have not been moved yet. `first_id` is the namespace that keys
+    without one belong to, where that is known already."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, first_id: str | None = None) -> None:
         self._table = table
-        self._first_id: str | None = None
+        self._first_id = first_id
 
     async def look(self, address: BucketAddress) -> Bucket | None:
         """Return the bucket as it will be when it is moved; None where there is no old one."""
