@@ -113,7 +113,7 @@ def test_a_command_that_fails_gets_its_tokens_back(
     assert left(limited)["runs"] == 3
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupted_command_gets_its_tokens_back(
     limited: Zael, tmp_path: Path, number: signal.Signals
 ) -> None:

@@ -188,6 +188,10 @@ def _carry_out(command: Sequence[str]) -> None:
         signal.SIGINT: signal.signal(signal.SIGINT, lambda *_: None),
         signal.SIGTERM: signal.signal(signal.SIGTERM, lambda *_: child.terminate()),
     }
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        # Not under nohup, which means that the command is to go on.
+        hang_up = signal.SIGHUP
+        before[hang_up] = signal.signal(hang_up, lambda *_: child.send_signal(hang_up))
     try:
         code = child.wait()
     finally:
