@@ -63,6 +63,24 @@ async def test_a_client_of_a_purged_namespace_writes_nothing_more(world: World) 
     assert there.namespace_id not in world.dump()
 
 
+@pytest.mark.parametrize("late_s", [0, TTL_S, 100 * 86400])
+async def test_a_lease_that_ends_after_its_namespace_was_purged_writes_nothing(
+    world: World, late_s: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    there = await other_namespace(world)
+    limiter = limiter_on(there)
+    leases = [await limiter.reserve("key-1", "gpt-4", {"rpd": 10}, LIMITS) for _ in range(2)]
+    await world.repository.delete_namespace("team-a")
+    await world.repository.purge_namespace(there.namespace_id)
+    await world.repository.register_namespace("team-a")
+    world.clock.advance(late_s)
+    await leases[0].commit(rpd=50)
+    await leases[1].release()
+    assert there.namespace_id not in world.dump()
+    assert "+40 rpd" in caplog.text
+    assert "registered anew" in caplog.text
+
+
 async def test_a_client_of_a_namespace_that_was_registered_anew_fails(world: World) -> None:
     there = await other_namespace(world)
     await acquire(there, 1000)

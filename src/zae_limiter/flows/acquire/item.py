@@ -25,6 +25,7 @@ from ...core.planner import (
 )
 from ...core.validation import WCU
 from ...core.writes import Absent, Adjust, Granted, Outcome, Refused, Write
+from ..config.registration import confirm_registration
 from ..config.resolve import resolve_afresh
 from ..scope import Scope
 from ..shards.debt import level_debt, may_owe, spread_correction
@@ -268,6 +269,9 @@ async def _adjust(
     is_expired = seen is None or seen.is_expired(now_ms)
     if correction.intents and (is_gone or (is_expired and not _is_split(scope, address))):
         write = plan_anew(write, correction.intents[-1])
+        if write.anew is not None:
+            # Without this, a bucket would come back in a namespace that was purged meanwhile.
+            await confirm_registration(scope, is_cached=False)
     return await send_owed(scope, address, write)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from ...core.bucket import BucketAddress
+from ...core.exceptions import NamespaceStateError
 from ...core.ledger import Ledger
 from ...core.limit import MILLI
 from ..coalesce.batch import correct_item
@@ -38,7 +39,8 @@ async def refund(scope: Scope, ledger: Ledger) -> None:
 
 
 async def settle(scope: Scope, ledger: Ledger) -> None:
-    """Write the corrections the ledger was told of, one write for each bucket."""
+    """Write the corrections the ledger was told of, one write for each bucket. Where the namespace
+    has gone with its buckets, nothing is left to correct, which is logged."""
     if not ledger.pending_milli:
         return
     intents = {entry.address: entry.intents for entry in ledger.entries}
@@ -47,7 +49,7 @@ async def settle(scope: Scope, ledger: Ledger) -> None:
         for address, deltas_milli in ledger.corrections()
     ]
     for outcome in await _write(scope, ledger, owed, _NOT_CORRECTED):
-        if isinstance(outcome, BaseException):
+        if isinstance(outcome, BaseException) and not isinstance(outcome, NamespaceStateError):
             raise outcome
 
 

@@ -11,14 +11,16 @@ from ...ports.repository_protocol import NamespaceRecord
 from ..scope import Scope
 
 
-async def confirm_registration(scope: Scope) -> None:
+async def confirm_registration(scope: Scope, *, is_cached: bool = True) -> None:
     """Raise `NamespaceStateError` if the name no longer leads to the namespace of the scope.
 
     The read is made once in a TTL, and shared by all tasks. A failure is not remembered, so that a
     namespace that is recovered serves at once.
+
+    `is_cached`: a confirmation within the last TTL is enough.
     """
     cache = scope.local.config_cache
-    if not scope.namespace_name or cache.is_registered(scope.io.now_ms()):
+    if not scope.namespace_name or (is_cached and cache.is_registered(scope.io.now_ms())):
         return
 
     async def read() -> tuple[int, NamespaceRecord | None]:
