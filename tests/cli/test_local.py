@@ -88,6 +88,22 @@ def test_a_local_server_is_started_used_and_ended(options: tuple[str, ...], cli:
     assert not LocalServer("full", told["pid"], "", cli.port, "my-app").is_alive
 
 
+@pytest.mark.slow
+def test_a_server_without_its_stack_gets_it_when_the_command_is_run_again(cli: LocalCli) -> None:
+    up = ("up", "--name", "my-app", "--json")
+    started = json.loads(cli.local(*up).stdout)
+    variables = cli.variables()
+    cli.run("delete", "--name", "my-app", "--yes", variables=variables)
+    assert json.loads(cli.local(*up).stdout) == started
+    status = cli.run("status", "--name", "my-app", "--json", variables=variables)
+    assert json.loads(status.stdout)["ready"]
+    file = CACHE / f"local-{cli.port}.json"
+    known = file.read_text(encoding="utf-8")
+    file.write_text(known.replace('"full"', '"unknown"'), encoding="utf-8")
+    assert "No local server runs" in cli.local("status", code=1).stderr
+    file.write_text(known, encoding="utf-8")
+
+
 def test_a_port_in_use_is_refused(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

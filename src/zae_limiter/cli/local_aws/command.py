@@ -59,7 +59,7 @@ def up(minimal: bool, stack: str, port: int, as_json: bool) -> None:
     """Start the server in the background, and deploy a stack into it.
 
     Servers are installed on first use, into a cache folder (ZAEL_CACHE). Data is kept in memory: it
-    ends with the server. A server that runs already is kept.
+    ends with the server. A server that runs already is kept, and gets the stack if it lacks it.
     """
     validate_stack_name(stack)
     cache = cache_folder()
@@ -73,13 +73,15 @@ def up(minimal: bool, stack: str, port: int, as_json: bool) -> None:
             with patience(f"Installing {program.title}"):
                 program.install(cache)
         running = place.start(kind, stack)
-        with patience(f"Deploying stack '{stack}'"):
-            _provide(running)
     elif (running.kind, running.stack) != (kind, stack):
         raise InfrastructureError(
             f"Another local server runs: {_described(running)}. Choose another port, or end it"
             " with `zae-limiter local down`"
         )
+    # A command that was interrupted may have left the server without its stack. Deploying twice
+    # changes nothing.
+    with patience(f"Deploying stack '{stack}'"):
+        _provide(running)
     _print_server(running, as_json)
 
 

@@ -57,7 +57,7 @@ class LocalPort:
             found = LocalServer(**json.loads(self._file.read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):
             return None
-        return found if found.is_alive else None
+        return found if found.kind in PROGRAMS and found.is_alive else None
 
     def start(self, kind: str, stack: str) -> LocalServer:
         """Start a server, and wait until it answers."""
