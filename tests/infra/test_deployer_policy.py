@@ -42,7 +42,7 @@ OWN_CALLS = {
     *(f"cloudformation:{name}" for name in (
         *("CreateChangeSet", "DeleteChangeSet", "DescribeChangeSet", "ExecuteChangeSet"),
         *("DeleteStack", "DescribeStacks", "DescribeStackEvents", "GetTemplate"),
-        *("ListChangeSets", "TagResource", "UntagResource"),
+        *("ListChangeSets", "ListStacks", "TagResource", "UntagResource"),
     )),
     "lambda:GetFunctionConfiguration",
     *("lambda:ListEventSourceMappings", "s3:DeleteObjectVersion", "s3:ListBucketVersions"),
@@ -123,6 +123,7 @@ def test_every_call_of_deploying_is_granted(aws: LocalAws) -> None:
         bucket = aws.client("s3").list_buckets()["Buckets"]
         (archive,) = [each["Name"] for each in bucket if aws.stack in each["Name"]]
         aws.client("s3").put_object(Bucket=archive, Key="audit/x", Body=b"x")
+        through.out("delete", "--yes", "--archive", "delete")
         through.out("delete", "--yes", "--archive", "delete")
         sent = [request for request, _ in proxy.requests]
     arns = StackArns(aws.stack, "us-east-1", "000000000000")

@@ -1,7 +1,8 @@
-"""Stacks that others look after: newer clients, or a deletion that is under way."""
+"""Stacks that others look after: newer clients, or a deletion."""
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from typing import Any
@@ -81,3 +82,20 @@ def test_a_stack_that_is_being_deleted_is_waited_for_and_created_again(
         options = StackOptions(enable_aggregator=False)
         assert manager.create_stack(options)["status"] == "CREATE_COMPLETE"
     aws.out("delete", "--yes")
+
+
+def test_an_archive_whose_stack_is_gone_is_deleted_when_the_command_is_run_again(
+    aws: LocalAws,
+) -> None:
+    aws.out("deploy", "--no-alarms")
+    deleting = aws.run("delete", "--yes")
+    (bucket,) = aws.remains()
+    assert f"Archived audit events are in the bucket {bucket}" in deleting.stderr
+    aws.client("s3").put_object(Bucket=bucket, Key="audit/x", Body=b"x")
+    assert "there is no stack" in aws.error("delete", "--yes")
+    deleted = aws.run("delete", "--yes", "--archive", "delete", "--json")
+    assert deleted.exit_code == 0, deleted.output
+    assert json.loads(deleted.stdout)["result"]["objects_deleted"] == 1
+    assert aws.remains() == []
+    other = replace(aws, stack=f"{aws.stack}-2")
+    assert "there is no stack" in other.error("delete", "--yes", "--archive", "delete")

@@ -40,7 +40,7 @@ def iam_requests(request: Request, arns: StackArns) -> Iterator[IamRequest]:
 def _cloudformation(request: Request, arns: StackArns) -> IamRequest:
     fields = parse_qs(request.body.decode())
     (action,) = fields["Action"]
-    is_list = action == "DescribeStacks" and "StackName" not in fields
+    is_list = action in ("DescribeStacks", "ListStacks") and "StackName" not in fields
     stack = arns.regional("cloudformation", f"stack/{arns.stack_name}/some-id")
     return IamRequest(f"cloudformation:{action}", "*" if is_list else stack)
 

@@ -128,7 +128,11 @@ def upgrade(
 @json_option
 @place_options(named=True)
 def delete(archive: str, wait: bool, yes: bool, as_json: bool, place: StackPlace) -> None:
-    """Delete a stack, its table and all data in it."""
+    """Delete a stack, its table and all data in it.
+
+    With --archive delete, the command can be interrupted and run again: it deletes the archive of a
+    stack that is gone already.
+    """
 
     def run(manager: SyncStackManager, on_event: OnEvent) -> dict[str, Any]:
         return manager.delete_stack(wait, archive == "delete", on_event)
@@ -136,7 +140,13 @@ def delete(archive: str, wait: bool, yes: bool, as_json: bool, place: StackPlace
     if archive == "delete" and not wait:
         raise click.UsageError("--archive delete needs --wait: the bucket goes last.")
     with place.managed() as manager:
-        _require_stack(manager)
+        is_gone = not manager.stack_exists()
+        bucket = None if is_gone and archive == "keep" else manager.get_archive_bucket()
+    if is_gone and bucket is None:
+        raise InfrastructureNotFoundError(place.name, "there is no stack of this name")
+    if bucket is not None:
+        # Told first: whoever is interrupted must be able to find it.
+        click.echo(f"Archived audit events are in the bucket {bucket}", err=True)
     if not yes:
         click.confirm(f"Delete stack '{place.name}' with all its data?", abort=True)
     result = _carried_out("deleting", place, as_json, run)
@@ -215,11 +225,6 @@ def _carried_out(
         choose_stack_reporter(as_json).events() as on_event,
     ):
         return run(manager, on_event)
-
-
-def _require_stack(manager: SyncStackManager) -> None:
-    if not manager.stack_exists():
-        raise InfrastructureNotFoundError(manager.stack_name, "there is no stack of this name")
 
 
 def _print_deployed(result: dict[str, Any], place: StackPlace, as_json: bool) -> None:

@@ -81,7 +81,7 @@ def deployer_document(arns: StackArns, options: StackOptions) -> Document:
         _allow("cloudwatch", _ALARMS, alarms),
         # These are lists, which take no resource.
         _allow("logs", "DescribeLogGroups DescribeResourcePolicies", "*"),
-        _allow("cloudformation", "DescribeStacks", "*"),
+        _allow("cloudformation", "DescribeStacks ListStacks", "*"),
         *(_iam_statements(arns, options) if options.create_iam else ()),
     ]
     role = _passed_role(arns, options)

@@ -111,9 +111,14 @@ class StackManager:
         """Delete the stack with its table, and return the archive that is left, if one is.
 
         A stack that does not exist is no error. `delete_archive` deletes the archived audit events,
-        too.
+        too, also those of a stack that is gone already.
         """
         return await self._run(self._manager.delete_stack, wait, delete_archive, on_event)
+
+    async def get_archive_bucket(self) -> str | None:
+        """Return the bucket with archived audit events, of the stack or of the one that was
+        deleted last; None when it had none. The bucket may be deleted, too."""
+        return await self._run(self._manager.get_archive_bucket)
 
     async def _run(self, call: Callable[..., T], *args: Any) -> T:
         try:

@@ -73,6 +73,21 @@ def describe_stack(aws: Aws, stack_name: str) -> Stack | None:
     )
 
 
+def last_deleted_stack(aws: Aws, stack_name: str) -> Stack | None:
+    """Return the limiter's stack of this name that was deleted last, as CloudFormation remembers
+    it for 90 days; None when there was none."""
+    with explained(stack_name):
+        paginator = aws["cloudformation"].get_paginator("list_stacks")
+        pages = paginator.paginate(StackStatusFilter=["DELETE_COMPLETE"])
+        deleted = [each for page in pages for each in page["StackSummaries"]]
+    named = [each for each in deleted if each["StackName"] == stack_name]
+    if not named:
+        return None
+    last = max(named, key=lambda each: each["CreationTime"])
+    stack = describe_stack(aws, last["StackId"])
+    return stack if stack is not None and is_limiter(stack.tags) else None
+
+
 def described_table(aws: Aws, stack_name: str) -> dict[str, Any] | None:
     """Return DynamoDB's description of the stack's table; None when there is none."""
     with explained(stack_name):

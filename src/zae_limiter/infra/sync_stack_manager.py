@@ -29,6 +29,7 @@ from .stack_reading import (
     Stack,
     describe_stack,
     described_table,
+    last_deleted_stack,
     read_options,
     read_status,
     read_template,
@@ -201,11 +202,13 @@ class SyncStackManager:
         """Delete the stack with its table, and return the archive that is left, if one is.
 
         A stack that does not exist is no error. `delete_archive` deletes the archived audit events,
-        too.
+        too, also those of a stack that is gone already.
         """
         stack = describe_stack(self._aws, self.stack_name)
         if stack is None:
-            return self._result("", "absent")
+            gone = last_deleted_stack(self._aws, self.stack_name) if delete_archive else None
+            left = {} if gone is None else self._leave_archive(gone, doomed=True)
+            return {**self._result("", "absent"), **left}
         self._refuse_foreign_stack(stack)
         self._refuse_protected()
         with explained(self.stack_name):
@@ -214,6 +217,13 @@ class SyncStackManager:
             status = watch.wait() if wait else "started"
         result = self._result(stack.stack_id, status)
         return {**result, **self._leave_archive(stack, wait and delete_archive)}
+
+    def get_archive_bucket(self) -> str | None:
+        """Return the bucket with archived audit events, of the stack or of the one that was
+        deleted last; None when it had none. The bucket may be deleted, too."""
+        aws, name = self._aws, self.stack_name
+        stack = describe_stack(aws, name) or last_deleted_stack(aws, name)
+        return None if stack is None else stack.outputs.get(_ARCHIVE_OUTPUT)
 
     def _leave_archive(self, stack: Stack, doomed: bool) -> dict[str, Any]:
         bucket = stack.outputs.get(_ARCHIVE_OUTPUT)
