@@ -38,6 +38,14 @@ class Query:
             **request_fields(self._terms()),
         }
 
+    def own(self, items: list[Item]) -> list[Item]:
+        """Return the items that belong to the namespace of the partition. IAM vouches for the keys
+        of the table alone: an item of another tenant may name this namespace in its index keys."""
+        if not self.index:
+            return items
+        owner = f"{self.partition.partition('/')[0]}/"
+        return [item for item in items if item["PK"]["S"].startswith(owner)]
+
     def _terms(self) -> Iterator[Term]:
         sort_key = Field(f"{self.index}SK")
         yield Field(f"{self.index}PK").key_equals(self.partition)
@@ -56,7 +64,7 @@ async def read_page(
     if start is not None:
         request["ExclusiveStartKey"] = start
     answer = await table.repeatable("Query", request)
-    return answer["Items"], answer.get("LastEvaluatedKey")
+    return query.own(answer["Items"]), answer.get("LastEvaluatedKey")
 
 
 async def read_pages(table: Table, query: Query, limit: int | None = None) -> list[Item]:
