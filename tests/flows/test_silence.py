@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 
 from zae_limiter import Limit, RateLimiterUnavailable, SyncRateLimiter, SyncRepository
@@ -15,7 +13,7 @@ from zae_limiter.testing import ManualClock
 
 
 class Swamp:
-    """A store that loses writes, each after so many seconds, and answers reads."""
+    """A store that loses writes, each after so many seconds, and answers when it is asked."""
 
     def __init__(self, seconds: float) -> None:
         self.clock = ManualClock()
@@ -25,22 +23,22 @@ class Swamp:
         self._seconds = seconds
         store = self.repository.scope.store
         assert isinstance(store, MemoryStore)
-        self._read = store.buckets.read
+        self._fence = store.buckets.fence
         store.buckets.write = self.write  # type: ignore[method-assign]
-        store.buckets.read = self.read  # type: ignore[method-assign]
+        store.buckets.fence = self.fence  # type: ignore[method-assign]
 
     async def write(self, address: BucketAddress, write: Write) -> Outcome:
         self.calls.append("write")
         self.clock.advance(self._seconds)
         raise StorageUnavailable("no answer in time", ambiguous=True)
 
-    async def read(self, addresses: Sequence[BucketAddress]) -> dict[BucketAddress, Bucket]:
-        self.calls.append("read")
-        return await self._read(addresses)
+    async def fence(self, address: BucketAddress, operation: str) -> Bucket | None:
+        self.calls.append("fence")
+        return await self._fence(address, operation)
 
 
 @pytest.mark.parametrize(
-    ("seconds", "calls"), [(4, ["write", "read"]), (0.01, ["write", "read"] * 4)]
+    ("seconds", "calls"), [(4, ["write", "fence"]), (0.01, ["write", "fence"] * 4)]
 )
 def test_a_write_is_looked_up_once_and_sent_again_only_if_it_failed_quickly(
     seconds: float, calls: list[str]

@@ -44,6 +44,10 @@ def test_a_clock_that_goes_back_takes_nothing_and_gives_nothing() -> None:
         assert limiter.available("key-1", "gpt-4") == {"rpm": 10}
         with limiter.acquire("key-1", "gpt-4", {"rpm": 10}):
             clock.advance(3600 + 1)
+        # The clock has leapt, and nobody knows from which wrong time: nothing is credited for that.
+        with pytest.raises(RateLimitExceeded):
+            limiter.acquire("key-1", "gpt-4", {"rpm": 1}).__enter__()
+        clock.advance(1)
         assert limiter.available("key-1", "gpt-4") == {"rpm": 1}
 
 

@@ -111,8 +111,9 @@ class LocalPort:
             time.sleep(_POLL_S)
 
     def _failure(self, problem: str) -> InfrastructureError:
-        said = "".join(f"\n  {line}" for line in self.log_lines(_LOG_LINES_IN_ERRORS))
-        return InfrastructureError(f"The local server {problem}.{said}")
+        said = " / ".join(self.log_lines(_LOG_LINES_IN_ERRORS))
+        wrote = f" It wrote: {said}" if said else ""
+        return InfrastructureError(f"The local server {problem}.{wrote}")
 
     def _end(self, server: LocalServer) -> None:
         """End the process and its children: it leads a session of its own."""
