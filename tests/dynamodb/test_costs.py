@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
+import secrets
 import subprocess
 import sys
 import threading
@@ -27,6 +29,7 @@ from zae_limiter import Limit
 from zae_limiter.backends.dynamodb.url import dynamodb_url
 from zae_limiter.core.bucket import BucketAddress
 from zae_limiter.flows.shards.items import read_all, split_shard
+from zae_limiter.runtime import ids
 from zae_limiter.testing import ManualClock
 
 ROOT = Path(__file__).parents[2]
@@ -202,9 +205,10 @@ LONG = [f"requests-{n:03}" for n in range(4)]
 
 @pytest.mark.parametrize(("names", "fits"), [(SHORT, True), (LONG, False)], ids=["short", "long"])
 async def test_an_item_of_six_limits_with_short_names_fits_into_one_unit(
-    table: OwnTable, names: list[str], fits: bool
+    table: OwnTable, names: list[str], fits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also when its numbers have become long."""
+    """Also when its numbers have become long, and those of its operations."""
+    monkeypatch.setattr(ids, "_numbers", itertools.count(secrets.randbits(44) | 0xF000))
     entity_id, parent_id, resource = "e" * 20, "p" * 20, "gpt-4o-mini"
     clock = ManualClock()
     async with await open_repository("asyncio", url=table.url, clock=clock) as repository:

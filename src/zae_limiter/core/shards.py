@@ -9,10 +9,12 @@ the generation of that split. Items of other generations are remnants and hold n
 
 from __future__ import annotations
 
+import string
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 MAX_SHARDS = 32
+_DIGITS = string.ascii_letters + string.digits + "_."
 # The generation of an item whose part has been merged into another item.
 RETIRED = "-"
 
@@ -79,6 +81,12 @@ def in_force(parts: Mapping[int, Part]) -> dict[int, int]:
         if found == generation and owner(shard, counts) is None:
             counts[shard] = count
     return counts
+
+
+def new_generation(entropy: int) -> str:
+    """Return the name of a generation: 30 random bits, in as few characters as that takes, because
+    an item of six limits has to stay within a kilobyte."""
+    return "".join(_DIGITS[entropy >> 6 * place & 63] for place in range(5))
 
 
 def _largest_generation(parts: Mapping[int, Part]) -> str:

@@ -14,14 +14,12 @@ from collections.abc import Mapping
 
 from ...core.bucket import FIRST_ITEM_OUTLASTS_S, Bucket, BucketAddress, split
 from ...core.exceptions import StorageUnavailable
-from ...core.shards import MAX_SHARDS, Part, in_force, owner, sums_to_one
+from ...core.shards import MAX_SHARDS, Part, in_force, new_generation, owner, sums_to_one
 from ...core.writes import Create, Granted, Refill, Refused
 from ..acquire.send import Addressed, send_all
 from ..scope import Scope
 
 Items = Mapping[BucketAddress, Bucket]
-# Random bits of a generation. An item of six limits should still fit into a kilobyte with it.
-_GENERATION_BITS = 0xFFFF_FFFF
 # Often enough to prolong item 0 in time, however long configuration may be cached.
 _LONGEST_MS = FIRST_ITEM_OUTLASTS_S * 1000 // 4
 
@@ -112,7 +110,7 @@ async def read_known(scope: Scope, home: BucketAddress) -> dict[BucketAddress, B
 async def split_shard(scope: Scope, address: BucketAddress, bucket: Bucket) -> bool:
     """Split an item in two. False when another client was faster."""
     io = scope.io
-    lower, upper = split(bucket, f"{io.entropy() & _GENERATION_BITS:x}")
+    lower, upper = split(bucket, new_generation(io.entropy()))
     return await send_together(
         scope,
         [
