@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from botocore.exceptions import ClientError
+from click.testing import CliRunner
 from rich.console import Console
 
+from tests.support.stacks import forget_environment
 from zae_limiter import RateLimiter, StackManager, StackOperationError, ValidationError
+from zae_limiter.cli import cli
 from zae_limiter.cli.stack_report import draw_events, event_line
 from zae_limiter.core.deployed import LimiterInfo
 from zae_limiter.infra.change_sets import PlannedChange, was_overtaken
@@ -103,3 +108,18 @@ def test_a_deployer_that_another_overtook_is_told_from_one_that_failed(
     error = StackOperationError("my-app", message)
     error.__cause__ = ClientError({"Error": {"Code": code, "Message": message}}, "CreateChangeSet")
     assert was_overtaken(error) is overtaken
+
+
+@pytest.mark.parametrize("variable", [False, True])
+@pytest.mark.parametrize("command", ["status", "deploy", "upgrade", "delete", "check"])
+def test_an_endpoint_that_is_none_is_an_error_of_every_command(
+    command: str, variable: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    forget_environment(monkeypatch, tmp_path)
+    if variable:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", "nonsense")
+    options = () if variable else ("--endpoint-url", "nonsense")
+    place = ("--name", "my-app", "--region", "us-east-1")
+    result = CliRunner().invoke(cli, [command, *place, *options])
+    assert result.exit_code == 1, result.exception
+    assert "Invalid endpoint_url" in result.stderr

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ..backends.dynamodb.wire.endpoint import endpoint_of_environment, parse_endpoint
 from ..core.exceptions import StackOperationError
 
 _RETRIES = {"mode": "standard", "max_attempts": 6}
@@ -30,12 +31,15 @@ class Aws:
         import boto3
         from botocore.config import Config
 
-        return boto3.client(
-            service,
-            region_name=self.region,
-            endpoint_url=self.endpoint_url,
-            config=Config(retries=_RETRIES),
-        )
+        if self.endpoint_url is not None:
+            parse_endpoint(self.endpoint_url)
+        with endpoint_of_environment():
+            return boto3.client(
+                service,
+                region_name=self.region,
+                endpoint_url=self.endpoint_url,
+                config=Config(retries=_RETRIES),
+            )
 
     def close(self) -> None:
         """Close the connections. Closing twice does nothing."""

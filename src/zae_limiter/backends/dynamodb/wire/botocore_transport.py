@@ -19,6 +19,7 @@ from botocore.parsers import ResponseParserError
 from ....local.steady_time import steady_s
 from .credentials import find_region, missing_credentials
 from .edge import Limits
+from .endpoint import endpoint_of_environment
 from .errors import (
     ErrorAnswer,
     ErrorRow,
@@ -85,9 +86,10 @@ def new_client(session: Any, region: str | None, endpoint_url: str | None, confi
     factory = session.get_component("response_parser_factory")
     factory.set_parser_defaults(timestamp_parser=lambda value: value)
     region = find_region(session, region)
-    return session.create_client(
-        "dynamodb", region_name=region, endpoint_url=endpoint_url, config=config
-    )
+    with endpoint_of_environment():
+        return session.create_client(
+            "dynamodb", region_name=region, endpoint_url=endpoint_url, config=config
+        )
 
 
 def settings(limits: Limits) -> dict[str, Any]:

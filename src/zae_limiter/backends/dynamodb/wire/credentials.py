@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ....core.exceptions import StorageUnavailable, ValidationError
-from .endpoint import Endpoint, parse_endpoint
+from .endpoint import Endpoint, endpoint_of_environment, parse_endpoint
 from .errors import ErrorRow, hopeless, hopeless_now, raise_ours
 from .proxy import parse_proxy
 from .signer import Credentials
@@ -155,7 +155,8 @@ def find_region(session: Any, region: str | None = None) -> str:
 
 def _find_endpoint_url(session: Any, region: str, service: str) -> str:
     # botocore's client knows AWS_ENDPOINT_URL[_DYNAMODB], partitions, FIPS and dual stack.
-    client = session.create_client(service, region_name=region)
+    with endpoint_of_environment():
+        client = session.create_client(service, region_name=region)
     try:
         return str(client.meta.endpoint_url)
     finally:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from urllib.parse import quote, urlsplit
 
@@ -10,6 +12,7 @@ from ....core.exceptions import ValidationError
 from .proxy import Proxy
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
+_BOTOCORE_SAYS = "Invalid endpoint:"
 _SAFE_IN_PATH = "/%~!$&'()*+,;=:@"
 
 
@@ -71,6 +74,19 @@ def parse_endpoint(url: str) -> Endpoint:
     if port is not None and port != _DEFAULT_PORTS[parts.scheme]:
         host = f"{host}:{port}"
     return Endpoint(parts.scheme, host, _normal_path(parts.path))
+
+
+@contextmanager
+def endpoint_of_environment() -> Iterator[None]:
+    """Report an endpoint that botocore found in the environment or in a profile, and cannot use."""
+    try:
+        yield
+    except ValueError as error:
+        told = str(error)
+        if not told.startswith(_BOTOCORE_SAYS):
+            raise
+        # Without the cause: its message may show a password.
+        raise _no_endpoint(told.removeprefix(_BOTOCORE_SAYS).strip()) from None
 
 
 def _no_endpoint(url: str) -> ValidationError:
