@@ -204,3 +204,22 @@ def test_a_table_without_a_version_record_is_not_initialized(
     found = run(place, "check")
     assert found.exit_code == 1
     assert found.stdout.startswith("Result: NOT INITIALIZED")
+
+
+@pytest.mark.parametrize(
+    ("schema", "oldest", "message"),
+    [
+        ("1.0.0", None, "is newer than"),
+        ("0.10.0", "99.0.0", "the oldest that the table lets in"),
+        ("0.9.0", "99.0.0", "the oldest that the table lets in"),
+        ("garbage", None, "Cannot read the version record"),
+    ],
+)
+def test_a_table_of_newer_clients_is_not_migrated(
+    schema: str, oldest: str | None, message: str, admin: SyncRepository, place: dict[str, str]
+) -> None:
+    admin.set_version_record(schema, None, oldest)
+    for option in ("--dry-run", "--yes"):
+        refused = run(place, "migrate", option)
+        assert refused.exit_code == 1
+        assert message in refused.stderr

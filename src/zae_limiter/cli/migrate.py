@@ -15,6 +15,7 @@ from ..backends.urls import parse_url
 from ..core.exceptions import ValidationError
 from ..core.validation import RESERVED_NAMESPACE
 from ..core.versions import CURRENT_SCHEMA_VERSION, UNKNOWN_SCHEMA_VERSION, is_on_the_way
+from ..flows.admin.versions import require_deployable
 from ..flows.scope import Scope
 from ..migrations import apply_migrations, get_migrations_between
 from ..naming import DEFAULT_NAMESPACE
@@ -57,6 +58,9 @@ async def _migrate(target: Target, *, dry_run: bool, yes: bool, as_json: bool) -
         if not isinstance(store, DynamoStore):
             raise ValidationError("url", target.url, "is no DynamoDB table: it needs no migration")
         record = store.opened_version
+        if record is not None:
+            # A migration replaces no Lambda, so a newer one is none of its business.
+            require_deployable(record, store.table.name, allow_downgrade=True)
         schema = UNKNOWN_SCHEMA_VERSION if record is None else record.schema_version
         if record is not None and not is_on_the_way(schema):
             _finish(as_json, dry_run, schema, [], MoveTally())
