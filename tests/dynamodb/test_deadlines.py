@@ -25,6 +25,7 @@ from tests.support.servers.chaos import (
 from tests.support.servers.tables import OwnTable
 from zae_limiter import Limit, OnUnavailable, RateLimiter
 from zae_limiter.backends.dynamodb.url import dynamodb_url
+from zae_limiter.core.exceptions import StorageUnavailable
 
 TIMEOUT_S = 0.3
 # What a call may take on a busy machine. Without deadlines these took 13 to 87 seconds.
@@ -108,6 +109,19 @@ async def test_without_a_timeout_the_total_timeout_of_the_store_counts(
             degraded, seconds = await timed(limiter, None)
         assert degraded
         assert seconds < GENEROUS_S
+
+
+async def test_a_question_that_is_asked_again_keeps_to_the_total_timeout(
+    facade: Driver, proxy: ChaosProxy, table: OwnTable
+) -> None:
+    url = dynamodb_url(table.name, table.server.region, proxy.url)
+    async with await open_repository(facade, url=url, total_timeout=1.1) as repository:
+        with broken(proxy, FAULTS["silent"]):
+            began_s = time.monotonic()
+            with pytest.raises(StorageUnavailable):
+                await repository.get_entity("key")
+            # Each try had a total timeout of its own: 1.8 s for two.
+            assert time.monotonic() - began_s < 1.65
 
 
 @pytest.mark.parametrize("fault", ["silent", "dripping", "resetting", "failing"])

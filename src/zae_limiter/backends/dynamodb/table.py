@@ -72,7 +72,8 @@ class Table:
 
     async def repeatable(self, operation: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Carry out an operation that does no harm when it is carried out twice."""
-        return await repeat(self.io, lambda: self.call(operation, parameters))
+        flow = repeat(self.io, lambda: self.call(operation, parameters))
+        return await self.client.in_time(flow)
 
     async def get(self, key: Key, *, consistent: bool = False) -> Item | None:
         """Return the item, if there is one."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Coroutine, Mapping
+from typing import Any, TypeVar
 
 from ....core.exceptions import StorageUnavailable
 from ....local.breaker import FAIR_S, PROBE_S, Breaker, Turn
@@ -25,6 +25,8 @@ from .meter import Meter
 from .retry import Backoff, delays
 from .server_clock import UNSURE_MS, ServerClock
 from .transport import Transport
+
+T = TypeVar("T")
 
 
 class DynamoClient:
@@ -60,9 +62,11 @@ class DynamoClient:
     async def call(self, operation: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Carry out an operation, such as `UpdateItem`. Parameters and result are its JSON.
         Raises as `errors` says."""
-        if current_deadline() is None:
-            return await self.io.within(self._call(operation, parameters), self._total_s)
-        return await self._call(operation, parameters)
+        return await self.in_time(self._call(operation, parameters))
+
+    def in_time(self, flow: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+        """Run requests that end within the total timeout together, or by the caller's deadline."""
+        return self.io.within(flow, self._total_s) if current_deadline() is None else flow
 
     async def _call(self, operation: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
         began_ms = self.io.now_ms()
