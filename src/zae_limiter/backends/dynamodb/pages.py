@@ -43,8 +43,8 @@ class Query:
         of the table alone: an item of another tenant may name this namespace in its index keys."""
         if not self.index:
             return items
-        owner = f"{self.partition.partition('/')[0]}/"
-        return [item for item in items if item["PK"]["S"].startswith(owner)]
+        owner = _owner(self.partition)
+        return [item for item in items if _owner(item["PK"]["S"]) == owner]
 
     def _terms(self) -> Iterator[Term]:
         sort_key = Field(f"{self.index}SK")
@@ -54,6 +54,12 @@ class Query:
         elif self.low or self.high:
             yield sort_key.key_between(self.low, self.high)
         yield from (Field(attribute).show() for attribute in self.attributes)
+
+
+def _owner(key: str) -> str:
+    """Return the namespace that a key begins with; none for keys from before there were any."""
+    first = key.partition("/")[0]
+    return "" if "#" in first else first
 
 
 async def read_page(
