@@ -94,6 +94,7 @@ async def _queue(waiter: _Waiter, blocked: _Blocked) -> Charged | _Blocked:
         stale = is_behind or queues.notified_since(place.address, blocked.notifications)
         outcome = await _serve(waiter, place, 0 if stale else blocked.wait_ms)
         while outcome is None:
+            place.in_vain = True
             await _wait_for_turn(waiter, place)
             outcome = await _serve(waiter, place, 0)
         return outcome
@@ -119,6 +120,9 @@ def _is_turn(waiter: _Waiter, place: Place) -> bool:
     local = waiter.scope.local
     if local.wait_queues.is_first(place):
         return True
+    if place.in_vain:
+        # The image is not what the store holds: without this, the waiter would try for ever.
+        return False
     trying_milli = local.wait_queues.trying_ahead(place)
     image = local.images.get(place.address)
     if trying_milli is None or image is None or local.shard_count(place.address) > 1:

@@ -22,13 +22,14 @@ class Place:
     can tell whether the bucket has been charged for it already.
 
     `ahead_milli`: the total that was waited for when the waiter joined. `gone_milli`: the total of
-    all who had left the queue by then.
+    all who had left the queue by then. `in_vain`: the waiter tried behind others, and was short.
     """
 
     address: BucketAddress
     takes_milli: Mapping[str, int]
     signal: Signal
     is_trying: bool = False
+    in_vain: bool = False
     ahead_milli: Mapping[str, int] = field(default_factory=dict)
     gone_milli: Mapping[str, int] = field(default_factory=dict)
 
