@@ -8,7 +8,7 @@ from .campaign import Broken, run_seed
 from .mutants import FLOWS, STORES
 from .truth import Apply
 
-MOST_SEEDS = 2000
+MOST_SEEDS = 6000
 # Only chance finds these, after hundreds of seeds.
 HARD_TO_FIND = {
     "a refill does not ask who else refilled",
