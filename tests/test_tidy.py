@@ -174,7 +174,7 @@ def test_files_and_functions_stay_short() -> None:
 
 UNFINISHED = {
     r"\b(TODO|FIXME|XXX|HACK)\b|NotImplementedError|^# ?[=\-*#]{3,}": "is unfinished or a banner",
-    r"pytest\.(mark\.)?(skip|xfail)": "skips a test",
+    r"pytest\.(mark\.)?(skip|xfail|importorskip)": "skips a test",
 }
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import anyio
 import pytest
+import uvloop
 
 from tests.support.servers.chaos import Act, ChaosProxy, DropAnswer, Last, Pass, Reset
 from tests.support.servers.tables import OwnTable
@@ -150,7 +151,6 @@ async def test_followers_do_not_notice_that_their_leader_was_cancelled(
 
 @pytest.mark.slow
 def test_refunds_are_exact_on_uvloop(proxy: ChaosProxy, table: OwnTable) -> None:
-    uvloop = pytest.importorskip("uvloop")
     url = dynamodb_url(table.name, table.server.region, proxy.url)
 
     async def cancel_everywhere() -> None:
