@@ -74,6 +74,17 @@ class Records:
         """List the entities that have this parent."""
         return await drive(entities.get_children(self.scope, parent_id))
 
+    async def list_entities(
+        self,
+        prefix: str = "",
+        parent_id: str | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> tuple[list[Entity], str | None]:
+        """Return one page of the entities that were created, sorted by id, and the next cursor.
+        `prefix` and `parent_id` narrow the list."""
+        return await drive(entities.list_entities(self.scope, prefix, parent_id, limit, cursor))
+
     async def set_limits(
         self,
         entity_id: str,

@@ -74,6 +74,17 @@ class SyncRecords:
         """List the entities that have this parent."""
         return run(entities.get_children(self.scope, parent_id))
 
+    def list_entities(
+        self,
+        prefix: str = "",
+        parent_id: str | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> tuple[list[Entity], str | None]:
+        """Return one page of the entities that were created, sorted by id, and the next cursor.
+        `prefix` and `parent_id` narrow the list."""
+        return run(entities.list_entities(self.scope, prefix, parent_id, limit, cursor))
+
     def set_limits(
         self,
         entity_id: str,

@@ -36,7 +36,7 @@ EXISTING = [
     ("entity delete", "key-1", "--yes"),
     ("entity delete-limits", "key-1", "--yes"),
     ("entity get-limits", "key-1"),
-    ("entity list", "--with-custom-limits", "gpt-4"),
+    ("entity list",),
     ("entity list-resources",),
     ("entity show", "key-1"),
     ("entity update", "key-1", "--display-name", "One"),

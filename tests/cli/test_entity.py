@@ -181,3 +181,29 @@ def test_resources_with_entity_limits_are_listed(zael: Zael) -> None:
     zael.out("entity", "set-limits", "key-1", "-r", "gpt-4", "-l", "rpm:10")
     assert zael.out("entity", "list-resources") == "gpt-4\n"
     assert zael.json("entity", "list-resources") == ["gpt-4"]
+
+
+def test_entities_are_listed_page_by_page(zael: Zael) -> None:
+    zael.out("entity", "create", "acme")
+    for key in ("key-2", "key-1", "key-3"):
+        zael.out("entity", "create", key, "--parent", "acme")
+    text = zael.out("entity", "list", "--limit", "2")
+    assert text.splitlines()[1].split()[1::2] == ["Entity", "Name", "Parent", "Cascade", "Created"]
+    assert text.endswith("There is more: --after key-1\n")
+    page = zael.json("entity", "list", "--limit", "2", "--after", "key-1")
+    assert [each["id"] for each in page["entities"]] == ["key-2", "key-3"]
+    assert page["next_cursor"] is None
+
+
+def test_a_list_of_entities_is_narrowed_by_prefix_and_parent(zael: Zael) -> None:
+    zael.out("entity", "create", "acme")
+    zael.out("entity", "create", "key-1", "--parent", "acme")
+
+    def ids(*args: str) -> list[str]:
+        return [each["id"] for each in zael.json("entity", "list", *args)["entities"]]
+
+    assert ids("--prefix", "ac") == ["acme"]
+    assert ids("--parent", "acme") == ["key-1"]
+    assert zael.out("entity", "list", "--prefix", "zz") == "No entities\n"
+    both = zael.error("entity", "list", "--prefix", "k", "--with-custom-limits", "x", code=2)
+    assert "--with-custom-limits goes with --limit only" in both

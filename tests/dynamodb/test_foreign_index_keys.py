@@ -44,6 +44,7 @@ def tenant(table: OwnTable) -> SyncRepository:
 
 def test_lists_and_sums_leave_out_items_of_other_tenants(tenant: SyncRepository) -> None:
     assert tenant.get_children("acme") == []
+    assert tenant.list_entities(parent_id="acme") == ([], None)
     capacity = SyncRateLimiter(tenant).get_resource_capacity("gpt-4", "rpd")
     assert (capacity.total_capacity, capacity.total_available) == (100, 99)
     assert tenant.list_entities_with_custom_limits("gpt-4") == ([], None)

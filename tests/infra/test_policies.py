@@ -95,6 +95,8 @@ def read(url: str) -> None:
         limiter = SyncRateLimiter(repository)
         limiter.get_entity("key")
         limiter.get_children("org")
+        limiter.list_entities()
+        limiter.list_entities(parent_id="org")
         limiter.get_limits("key")
         limiter.get_resource_defaults(RESOURCE)
         limiter.get_system_defaults()

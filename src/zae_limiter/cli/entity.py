@@ -26,6 +26,8 @@ from .output import print_fields, print_json, print_limits, print_lines, print_t
 from .patience import patience
 from .target import Target
 
+_PAGE = 100
+
 
 @click.group()
 def entity() -> None:
@@ -262,19 +264,68 @@ def delete_limits(entity_id: str, resource: str, yes: bool, target: Target) -> N
     click.echo(f"Deleted {what}")
 
 
-@entity.command("list", epilog=examples("entity list --with-custom-limits gpt-4"))
+@entity.command(
+    "list",
+    epilog=examples(
+        "entity list --parent acme",
+        "entity list --prefix key- --limit 50 --after key-1",
+        "entity list --with-custom-limits gpt-4",
+    ),
+)
+@click.option("--prefix", default="", help="Only ids that start with this.")
+@click.option("--parent", "parent_id", help="Only entities with this parent.")
 @click.option(
     "--with-custom-limits",
     "resource",
-    required=True,
     metavar="RESOURCE",
-    help="The resource for which the entities have limits of their own.",
+    help="The ids of all entities with limits of their own for a resource.",
 )
-@click.option("--limit", type=click.IntRange(1, MAX_PAGE), help="How many to fetch at a time.")
+@click.option("--limit", type=click.IntRange(1, MAX_PAGE), help="How many at most; 100 if not set.")
+@click.option("--after", "cursor", help="Only ids after this one, as the page before told it.")
 @json_option
 @store_options
-def list_entities(resource: str, limit: int | None, as_json: bool, target: Target) -> None:
-    """List the entities that have limits of their own for a resource."""
+def list_entities(
+    prefix: str,
+    parent_id: str | None,
+    resource: str | None,
+    limit: int | None,
+    cursor: str | None,
+    as_json: bool,
+    target: Target,
+) -> None:
+    """List the entities that were created, sorted by id.
+
+    With --with-custom-limits, list ids instead, created or not, to the end: --limit is then how
+    many are fetched at a time.
+    """
+    if resource is not None:
+        if prefix or parent_id or cursor:
+            raise click.UsageError("--with-custom-limits goes with --limit only.")
+        _list_ids(resource, limit, as_json, target)
+        return
+    with target.connect() as repository:
+        found, following = repository.list_entities(prefix, parent_id, limit or _PAGE, cursor)
+    if as_json:
+        print_json({"entities": [asdict(each) for each in found], "next_cursor": following})
+    elif not found:
+        click.echo("No entities")
+    else:
+        _print_entities(found)
+        if following is not None:
+            click.echo(f"There is more: --after {following}")
+
+
+def _print_entities(found: list[Entity]) -> None:
+    print_table(
+        ["Entity", "Name", "Parent", "Cascade", "Created"],
+        [
+            (e.id, e.name or "-", e.parent_id or "-", "yes" if e.cascade else "no", e.created_at)
+            for e in found
+        ],
+    )
+
+
+def _list_ids(resource: str, limit: int | None, as_json: bool, target: Target) -> None:
     with target.connect() as repository:
         found = list(_all_pages(repository, resource, limit))
     if as_json:

@@ -118,6 +118,15 @@ class Configs(Protocol):
         """Return the resources that have defaults, sorted."""
 
 
+@dataclass(frozen=True, slots=True)
+class EntityQuery:
+    """An entity query chooses entity records: all, or those whose id starts with `prefix`, whose
+    parent is `parent_id`, or both."""
+
+    prefix: str = ""
+    parent_id: str | None = None
+
+
 class Entities(Protocol):
     """The role of entity records."""
 
@@ -145,6 +154,13 @@ class Entities(Protocol):
     async def children(self, namespace_id: str, parent_id: str) -> list[Entity]:
         """Return the entities with this parent, sorted by id. An entity that cannot be read is left
         out, and a `StoredDataWarning` names it."""
+
+    async def page(
+        self, namespace_id: str, query: EntityQuery, limit: int, cursor: str | None
+    ) -> tuple[list[Entity], str | None]:
+        """Return one page of entities, sorted by id, and the cursor of the next page. An entity
+        that cannot be read is left out, and a `StoredDataWarning` names it. Entities that come or
+        go between two pages make no page repeat or leave out an entity that stays."""
 
 
 @dataclass(frozen=True, slots=True)

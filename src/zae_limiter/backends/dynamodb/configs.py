@@ -14,7 +14,7 @@ from .audit import Recorder
 from .codec import decode_config_item, decode_entity_item
 from .config_records import ConfigKey, StoredConfig, setting
 from .contention import race, won
-from .pages import Query, read_page, read_pages
+from .pages import AFTER_ALL, Query, read_page, read_pages
 from .registries import Registries
 from .schema import gsi3_pk_entity_config, key, pk_entity, sk_config, sk_meta
 from .table import Action, Key, Table, key_text
@@ -22,7 +22,6 @@ from .wire.values import Item
 
 Found = dict[tuple[str, str], Item]
 
-_AFTER_ALL = "\U0010ffff"
 # A query over so many records of usual size bills no more than three reads by key.
 FEW = 16
 _MAX_CROWDED = 10_000
@@ -112,7 +111,7 @@ class DynamoConfigs:
         query = Query(partition, index="GSI3")
         if cursor is not None:
             low = validate_identifier(cursor, "cursor")
-            query = Query(partition, low=low, high=_AFTER_ALL, index="GSI3")
+            query = Query(partition, low=low, high=AFTER_ALL, index="GSI3")
         # Two more than wanted: the id to start after, and one that tells of another page.
         items = await read_pages(self._table, query, None if limit is None else limit + 2)
         ids = [entity_id for item in items if (entity_id := item["GSI3SK"]["S"]) != cursor]

@@ -10,6 +10,7 @@ from functools import partial
 from ...core.audit import AuditEvent
 from ...core.exceptions import StoredDataError
 from ...core.models import Entity
+from ...ports.repository_protocol import EntityQuery
 from ..damage import readable
 from .audit import Recorder
 from .codec import decode_entity_item, encode_entity_item, storable_map
@@ -17,9 +18,17 @@ from .contention import halfway, race, won
 from .expressions import IS_NEW, PK, Field, Term
 from .item_reader import record_name
 from .older.old_buckets import OldBuckets
-from .pages import Query, read_pages
+from .pages import AFTER_ALL, Query, read_page, read_pages
 from .registries import Registries
-from .schema import gsi1_pk_parent, gsi3_pk_entity, key, pk_entity, sk_config, sk_meta
+from .schema import (
+    gsi1_pk_parent,
+    gsi1_sk_child,
+    gsi3_pk_entity,
+    key,
+    pk_entity,
+    sk_config,
+    sk_meta,
+)
 from .table import Action, Key, Table, key_of
 from .wire.values import Item
 
@@ -118,6 +127,29 @@ class DynamoEntities:
         query = Query(gsi1_pk_parent(namespace_id, parent_id), index="GSI1")
         return list(readable(decode_entity_item, await read_pages(self._table, query)))
 
+    async def page(
+        self, namespace_id: str, query: EntityQuery, limit: int, cursor: str | None
+    ) -> tuple[list[Entity], str | None]:
+        listing = _listing(namespace_id, query, cursor)
+        # One more than wanted tells whether another page follows.
+        keys = await self._meta_keys(listing, cursor, limit + 1)
+        wanted = keys[:limit]
+        items = await self._table.batch_get(wanted, consistent=True)
+        page = sorted(readable(decode_entity_item, items), key=lambda entity: entity.id)
+        return page, _id_of(wanted[-1]) if len(wanted) < len(keys) else None
+
+    async def _meta_keys(self, listing: Query, cursor: str | None, at_most: int) -> list[Key]:
+        """Return the keys of entity records. The index of a namespace lists an entity's
+        configurations beside its record."""
+        found: list[Key] = []
+        start: Item | None = None
+        while True:
+            items, start = await read_page(self._table, listing, start, at_most)
+            keys = (key_of(item) for item in items if item["SK"]["S"] == sk_meta())
+            found += [each for each in keys if _id_of(each) != cursor]
+            if start is None or len(found) >= at_most:
+                return found[:at_most]
+
     async def _own_items(self, namespace_id: str, entity_id: str, prefix: str = "") -> list[Item]:
         attributes = ("PK", "SK", "GSI3PK")
         query = Query(pk_entity(namespace_id, entity_id), prefix, attributes=attributes)
@@ -152,3 +184,18 @@ class DynamoEntities:
                 namespace_id, {resource: -count for resource, count in resources.items()}
             ),
         ]
+
+
+def _listing(namespace_id: str, query: EntityQuery, cursor: str | None) -> Query:
+    """Return the query for entity records, in the index of children or of the namespace."""
+    low = max(query.prefix, cursor or "")
+    if query.parent_id is None:
+        partition, index, first = namespace_id, "GSI4", pk_entity(namespace_id, "")
+    else:
+        partition = gsi1_pk_parent(namespace_id, query.parent_id)
+        index, first = "GSI1", gsi1_sk_child("")
+    return Query(partition, low=first + low, high=first + query.prefix + AFTER_ALL, index=index)
+
+
+def _id_of(meta: Key) -> str:
+    return str(meta["PK"]["S"]).partition("#")[2]

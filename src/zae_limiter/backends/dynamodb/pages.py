@@ -11,6 +11,8 @@ from .table import Table
 from .wire.values import Item
 
 PAGE_ITEMS = 1000
+# No sort key contains a character beyond this one, so it ends the keys that start alike.
+AFTER_ALL = "\U0010ffff"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from ...core.audit import AuditEvent
 from ...core.models import Entity
+from ...ports.repository_protocol import EntityQuery
 from .readings import forget
 from .tables import Tables, drop
 
@@ -67,12 +68,25 @@ class MemoryEntities:
         return deleted
 
     async def children(self, namespace_id: str, parent_id: str) -> list[Entity]:
+        return self._sorted(namespace_id, EntityQuery(parent_id=parent_id))
+
+    async def page(
+        self, namespace_id: str, query: EntityQuery, limit: int, cursor: str | None
+    ) -> tuple[list[Entity], str | None]:
+        found = self._sorted(namespace_id, query)
+        later = [entity for entity in found if cursor is None or entity.id > cursor]
+        page = later[:limit]
+        return page, page[-1].id if len(page) < len(later) else None
+
+    def _sorted(self, namespace_id: str, query: EntityQuery) -> list[Entity]:
         with self._tables.lock:
             found = sorted(self._tables.entities.items())
         return [
-            copy_entity(e)
-            for (ns, _), e in found
-            if ns == namespace_id and e.parent_id == parent_id
+            copy_entity(entity)
+            for (owner, entity_id), entity in found
+            if owner == namespace_id
+            and entity_id.startswith(query.prefix)
+            and query.parent_id in (None, entity.parent_id)
         ]
 
 

@@ -7,6 +7,7 @@ from functools import partial
 
 from ...core.audit import AuditEvent
 from ...core.models import Entity
+from ...ports.repository_protocol import EntityQuery
 from ..damage import readable
 from .audit import record
 from .codec import decode_entity_row, encode_entity_row, encode_metadata_column
@@ -26,6 +27,13 @@ _UPDATE = """
 _SELECT_CHILDREN = f"""
     SELECT {ENTITY_COLUMNS} FROM entities
     WHERE namespace_id = ? AND parent_id = ? ORDER BY entity_id
+"""
+# No id contains a character beyond this one, so it bounds the ids that start with a prefix.
+_AFTER_ALL = "\U0010ffff"
+_SELECT_PAGE = f"""
+    SELECT {ENTITY_COLUMNS} FROM entities
+    WHERE namespace_id = ?1 AND entity_id >= ?2 AND entity_id <= ?3 AND entity_id > ?4
+    AND (?5 IS NULL OR parent_id = ?5) ORDER BY entity_id LIMIT ?6
 """
 _TABLES = ("entities", "configs", "usage", "buckets")
 
@@ -80,6 +88,17 @@ class SqliteEntities:
         key = (namespace_id, parent_id)
         rows = await self._reader.select(_SELECT_CHILDREN, key)
         return list(readable(partial(decode_entity_row, namespace_id), rows))
+
+    async def page(
+        self, namespace_id: str, query: EntityQuery, limit: int, cursor: str | None
+    ) -> tuple[list[Entity], str | None]:
+        end = query.prefix + _AFTER_ALL
+        # One row more than wanted tells whether another page follows.
+        values = (namespace_id, query.prefix, end, cursor or "", query.parent_id, limit + 1)
+        found = await self._reader.select(_SELECT_PAGE, values)
+        rows = found[:limit]
+        page = list(readable(partial(decode_entity_row, namespace_id), rows))
+        return page, str(rows[-1][0]) if len(rows) < len(found) else None
 
 
 def read_entity(db: sqlite3.Connection, namespace_id: str, entity_id: str) -> Entity | None:

@@ -17,8 +17,9 @@ from ...core.hierarchy import MAX_LEVELS
 from ...core.models import Entity
 from ...core.validation import validate_identifier, validate_metadata, validate_text
 from ...core.windows import iso_ms
+from ...ports.repository_protocol import EntityQuery
 from ..scope import Scope
-from .audit import new_event
+from .audit import check_page_size, new_event
 
 # Each failed attempt means that someone else's update succeeded; a bound keeps it finite.
 _MAX_ATTEMPTS = 64
@@ -184,3 +185,18 @@ async def get_children(scope: Scope, parent_id: str) -> list[Entity]:
     """Entities whose parent this is."""
     validate_identifier(parent_id, "parent_id")
     return await scope.store.entities.children(scope.namespace_id, parent_id)
+
+
+async def list_entities(
+    scope: Scope, prefix: str, parent_id: str | None, limit: int, cursor: str | None
+) -> tuple[list[Entity], str | None]:
+    """Return one page of entities, sorted by id, and the cursor of the next page."""
+    if prefix:
+        validate_identifier(prefix, "prefix")
+    if parent_id is not None:
+        validate_identifier(parent_id, "parent_id")
+    check_page_size(limit)
+    if cursor is not None and not validate_identifier(cursor, "cursor").startswith(prefix):
+        raise ValidationError("cursor", cursor, f"is not of a list of {prefix!r}")
+    query = EntityQuery(prefix, parent_id)
+    return await scope.store.entities.page(scope.namespace_id, query, limit, cursor)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from ...core.hierarchy import ConfigSlot
 from ...core.limit import Limit
 from ...core.models import Entity, LimiterConfig
-from ...ports.repository_protocol import UsageQuery
+from ...ports.repository_protocol import EntityQuery, UsageQuery
 from .trial import Trial, expect, same
 
 _ENTITY = Entity(
@@ -175,3 +175,44 @@ async def check_what_is_read_is_a_copy(trial: Trial) -> None:
     same(found and found.metadata, {"k": "v"}, "The stored metadata")
     recorded = await trial.store.audit.read(trial.namespace_id, mine.id, 1, None)
     expect(recorded[0].details["note"] != "changed", "A recorded event was changed")
+
+
+async def check_entities_are_listed_in_pages(trial: Trial) -> None:
+    ids = [f"key-{n}" for n in range(5)] + ["org", "org-1", "org.2"]
+    for entity_id in reversed(ids):
+        parent = "org" if entity_id.startswith("key") else None
+        await _create(trial, Entity(entity_id, parent_id=parent))
+        slot = ConfigSlot(entity_id, "gpt-4")
+        config = LimiterConfig((Limit.per_minute("rpm", 1),))
+        await trial.store.configs.write(trial.namespace_id, slot, config, trial.event(entity_id))
+    for query, expected in (
+        (EntityQuery(), ids),
+        (EntityQuery("org"), ["org", "org-1", "org.2"]),
+        (EntityQuery(parent_id="org"), ids[:5]),
+        (EntityQuery("key-3", "org"), ["key-3"]),
+        (EntityQuery("z"), []),
+        (EntityQuery(parent_id="nobody"), []),
+    ):
+        for limit in (1, 2, 8, 9):
+            pages = await _pages(trial, query, limit)
+            expect(all(len(page) == limit for page in pages[:-1]), f"Pages of {limit}: {pages}")
+            listed = [entity_id for page in pages for entity_id in page]
+            same(sorted(listed), listed, "The order of ids")
+            same(listed, sorted(expected), f"The entities of {query}")
+
+
+async def _pages(trial: Trial, query: EntityQuery, limit: int) -> list[list[str]]:
+    pages: list[list[str]] = []
+    cursor: str | None = None
+    while True:
+        found, cursor = await trial.store.entities.page(trial.namespace_id, query, limit, cursor)
+        pages.append([entity.id for entity in found])
+        if cursor is None:
+            return pages
+
+
+async def check_entities_of_other_tenants_are_not_listed(trial: Trial) -> None:
+    other = trial.other_tenant()
+    await _create(trial, _ENTITY)
+    same(await _pages(other, EntityQuery(), 10), [[]], "The entities of another tenant")
+    same(await _pages(other, EntityQuery(parent_id="org-1"), 10), [[]], "Its children")
