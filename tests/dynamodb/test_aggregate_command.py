@@ -53,39 +53,50 @@ MANY_STEPS = int(os.environ.get("ZAEL_STREAM_STEPS", "2000"))
 
 
 class Use(threading.Thread):
-    """Four client processes at work, and their books at the end."""
+    """Four client processes that make so many steps and go on until `let_end`, and their books."""
 
     def __init__(self, table: OwnTable, folder: Path, steps: int) -> None:
         super().__init__()
-        self._task = (table, folder, steps)
+        self._until = folder / "until"
+        self._task = (table, folder, steps, self._until)
         self.account: Account | None = None
 
     def run(self) -> None:
         self.account = use(*self._task)
 
+    def let_end(self) -> None:
+        self._until.touch()
+
 
 def check_killed_readers(
-    table: OwnTable, repository: SyncRepository, folder: Path, steps: int, lifetime_s: float
-) -> int:
-    """Two readers at a time count while clients work; one is killed again and again."""
+    table: OwnTable, repository: SyncRepository, folder: Path, steps: int, kills: int
+) -> None:
+    """Two readers at a time count while clients work; one is killed again and again, that many
+    times at least however fast the clients are."""
     chance = random.Random(steps)
     clients = Use(table, folder, steps)
     readers = [Aggregator(table, folder), Aggregator(table, folder)]
     clients.start()
-    kills = 0
+    killed = 0
     try:
         while clients.is_alive():
-            time.sleep(chance.uniform(lifetime_s, 3 * lifetime_s))
             victim = chance.randrange(2)
+            wait_until(readers[victim].has_started, "the reader starts")
+            time.sleep(chance.uniform(0, 4))
             assert readers[victim].end(signal.SIGKILL) == -signal.SIGKILL, readers[victim].errors()
+            release_leases(table)
             readers[victim] = Aggregator(table, folder)
-            kills += 1
+            killed += 1
+            if killed == kills:
+                clients.let_end()
+        assert killed >= kills
         # Until it prints, a process is still importing, and SIGTERM ends it as any other.
-        wait_until(lambda: all(reader.lines() for reader in readers), "the readers start")
+        wait_until(lambda: all(reader.has_started() for reader in readers), "the readers start")
         assert [reader.end() for reader in readers] == [0, 0]
     finally:
         for reader in readers:
             reader.process.kill()
+        clients.let_end()
         clients.join()
     release_leases(table)
     last = Aggregator(table, folder, "--once")
@@ -94,26 +105,30 @@ def check_killed_readers(
     assert account is not None
     for window in WINDOW_TYPES:
         assert +totals(snapshots_of(repository, window)) == +account.charged, window
-    return kills
 
 
 def release_leases(table: OwnTable) -> None:
     """Let the leases of killed readers be over, as half a minute would."""
     for item in checkpoints(table):
-        table.call("PutItem", Item={**item, "lease_ends_ms": {"N": "0"}})
+        table.call(
+            "UpdateItem",
+            Key={"PK": item["PK"], "SK": item["SK"]},
+            UpdateExpression="SET lease_ends_ms = :none",
+            ExpressionAttributeValues={":none": {"N": "0"}},
+        )
 
 
 def test_usage_is_exact_with_two_readers_of_which_one_is_killed_repeatedly(
     table: OwnTable, repository: SyncRepository, tmp_path: Path
 ) -> None:
-    assert check_killed_readers(table, repository, tmp_path, steps=600, lifetime_s=1) > 0
+    check_killed_readers(table, repository, tmp_path, steps=300, kills=1)
 
 
 @pytest.mark.slow
 def test_usage_of_many_steps_is_exact_with_two_readers_killed_repeatedly(
     table: OwnTable, repository: SyncRepository, tmp_path: Path
 ) -> None:
-    assert check_killed_readers(table, repository, tmp_path, MANY_STEPS, lifetime_s=2) > 2
+    check_killed_readers(table, repository, tmp_path, MANY_STEPS, kills=5)
 
 
 def test_a_reader_that_catches_up_once_exits_with_everything_counted(

@@ -45,11 +45,18 @@ def repository(table: OwnTable) -> Any:
         yield opened
 
 
-def use(table: OwnTable, folder: Path, steps: int) -> Account:
-    """Let several processes make so many steps in all, and read their books."""
+def use(table: OwnTable, folder: Path, steps: int, until: Path | None = None) -> Account:
+    """Let several processes make so many steps in all, and more until a file is there. Read their
+    books."""
     books = [folder / f"{number}.book" for number in range(PROCESSES)]
     tasks = [
-        StreamTask(table.url, str(book), steps // PROCESSES, seed)
+        StreamTask(
+            table.url,
+            str(book),
+            steps // PROCESSES,
+            seed,
+            until=None if until is None else str(until),
+        )
         for seed, book in enumerate(books)
     ]
     module = "tests.support.stream_client"

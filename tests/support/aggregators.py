@@ -59,6 +59,9 @@ class Aggregator:
         """What was said on standard error so far."""
         return self._errors.read_text()
 
+    def has_started(self) -> bool:
+        return bool(self.lines())
+
     def has_counted(self, changes: int = 1) -> bool:
         assert self.process.poll() is None, self.errors()
         return any(line["processed"] >= changes for line in self.lines())

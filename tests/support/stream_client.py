@@ -38,13 +38,15 @@ class BodyFailed(Exception):
 
 @dataclass(frozen=True)
 class StreamTask:
-    """What a client is to do: so many steps, each a lease of random size and fate."""
+    """What a client is to do: so many steps, each a lease of random size and fate, and more of them
+    until the file `until` is there."""
 
     url: str
     book: str
     steps: int
     seed: int
     workers: int = 3
+    until: str | None = None
 
 
 @dataclass
@@ -59,13 +61,16 @@ class StreamClient:
     done: int = field(default=0)
 
     async def work(self) -> None:
-        while self.done < self.task.steps:
+        while self.done < self.task.steps or self._is_to_go_on():
             self.done += 1
             entity_id = self.chance.choice([*CHAINS, "hot", "hot"])
             if self.chance.randrange(1000) < _SPLITS_PER_THOUSAND:
                 await self._split(self.chance.choice(CHAINS[entity_id]))
             else:
                 await self._use(entity_id)
+
+    def _is_to_go_on(self) -> bool:
+        return self.task.until is not None and not Path(self.task.until).exists()
 
     async def _use(self, entity_id: str) -> None:
         wanted = {"rpm": self.chance.randint(1, 3), "a-b.c": self.chance.randint(0, 400)}
