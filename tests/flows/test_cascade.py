@@ -5,6 +5,7 @@ import pytest
 from tests.support.drivers import World, balance, limiter_on, take
 from zae_limiter import Entity, Limit, RateLimiter, RateLimitExceeded, Repository, ValidationError
 from zae_limiter.core.audit import AuditEvent
+from zae_limiter.core.bucket import BucketAddress
 from zae_limiter.core.hierarchy import MAX_LEVELS
 
 RPM = Limit.per_minute("rpm", 100)
@@ -234,3 +235,30 @@ async def test_limits_of_the_call_replace_the_limits_of_every_level(
     await make_chain(repository, 2)
     await take(limiter, "level-1", limits=[Limit.per_minute("rpm", 7)], rpm=7)
     assert await balances(repository, 2) == [0, 0]
+
+
+async def test_a_level_that_refused_a_parallel_charge_is_doubted_until_it_passes(
+    world: World,
+) -> None:
+    repository, limiter = world.repository, world.limiter()
+    await repository.create_entity("org")
+    await repository.create_entity("key", parent_id="org", cascade=True)
+    await repository.set_limits("org", [Limit.per_day("tpd", 1000)], "gpt-4")
+    await repository.set_limits("key", [RPM, Limit.per_day("tpd", 1000)], "gpt-4")
+    elsewhere = limiter_on(world.stranger())
+    await take(limiter, "key", rpm=1, tpd=1)
+    await take(elsewhere, "key", rpm=98)
+    with pytest.raises(RateLimitExceeded):
+        await take(limiter, "key", rpm=50, tpd=100)
+    for _ in range(3):
+        world.clock.advance(30)
+        await take(elsewhere, "key", rpm=50)
+        org = BucketAddress(world.scope.namespace_id, "org", "gpt-4")
+        before = await world.scope.store.buckets.read([org])
+        with pytest.raises(RateLimitExceeded):
+            await take(limiter, "key", rpm=50, tpd=100)
+        # Neither charged nor given back: the item remembers its last operations.
+        assert await world.scope.store.buckets.read([org]) == before
+    world.clock.advance(60)
+    await take(limiter, "key", rpm=50, tpd=100)
+    assert not world.scope.local.doubted.keys

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import time
@@ -11,7 +12,14 @@ import pytest
 
 from tests.support.drivers import StoreKind
 from tests.support.servers.tables import OwnTable
-from zae_limiter import Limit, RateLimitExceeded, SyncRateLimiter, SyncRepository
+from zae_limiter import (
+    Limit,
+    RateLimiter,
+    RateLimitExceeded,
+    Repository,
+    SyncRateLimiter,
+    SyncRepository,
+)
 
 KEYS = 40
 CALLS = 250
@@ -84,3 +92,90 @@ def test_requests_that_one_level_refuses_never_make_a_sibling_be_refused(
                 process.kill()
                 process.communicate()
     assert refused == 0
+
+
+def monthly(name: str, capacity: int) -> Limit:
+    month_s = 30 * 86400
+    return Limit.custom(name, capacity=capacity, refill_amount=1, refill_period_seconds=month_s)
+
+
+class Raid:
+    """A raider whose image of its key always says that two `x` are there, and two others who take
+    each as soon as it comes. What the raider asks for is all that the common parent has."""
+
+    def __init__(self, url: str, calls: int) -> None:
+        self.url = url
+        self.calls_left = calls
+        self.raids: list[tuple[float, float]] = []
+        self.refused: list[tuple[float, float]] = []
+        self.opened: list[Repository] = []
+
+    async def limiter(self) -> RateLimiter:
+        self.opened.append(await Repository.open(url=self.url))
+        return RateLimiter(self.opened[-1])
+
+    async def prepare(self) -> None:
+        limiter = await self.limiter()
+        await limiter.create_entity("org")
+        for entity_id in ("bad", "good"):
+            await limiter.create_entity(entity_id, parent_id="org", cascade=True)
+        x = Limit.custom("x", capacity=2, refill_amount=30, refill_period_seconds=1)
+        await limiter.set_limits("org", [monthly("t", 900)])
+        await limiter.set_limits("bad", [x, monthly("t", 10**7)])
+        await limiter.set_limits("good", [monthly("t", 10**7)])
+
+    async def run(self) -> None:
+        await self.prepare()
+        await asyncio.gather(self.raid(), self.drain(), self.drain(), self.ask())
+        for repository in self.opened:
+            await repository.close()
+
+    async def raid(self) -> None:
+        limiter = await self.limiter()
+        while self.calls_left:
+            began = time.monotonic()
+            try:
+                lease = await limiter.reserve("bad", "api", {"x": 2, "t": 900})
+                await lease.release()
+                self.raids.append((began, time.monotonic()))
+            except RateLimitExceeded:
+                await asyncio.sleep(0.002)
+
+    async def drain(self) -> None:
+        limiter = await self.limiter()
+        while self.calls_left:
+            try:
+                async with limiter.acquire("bad", "api", {"x": 1}):
+                    pass
+            except RateLimitExceeded:
+                await asyncio.sleep(0.001)
+
+    async def ask(self) -> None:
+        limiter = await self.limiter()
+        while self.calls_left:
+            self.calls_left -= 1
+            began = time.monotonic()
+            try:
+                lease = await limiter.reserve("good", "api", {"t": 1})
+                await lease.release()
+            except RateLimitExceeded:
+                self.refused.append((began, time.monotonic()))
+            await asyncio.sleep(0.003)
+
+    def unexplained(self) -> int:
+        """Refusals while no raid that came to pass held the parent, or for a second after one."""
+        return sum(
+            not any(began <= until and since <= ended + 1.05 for began, ended in self.raids)
+            for since, until in self.refused
+        )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("store_kind", ["sqlite", "dynamodb"], indirect=True)
+async def test_stale_images_of_a_key_never_make_its_sibling_be_refused(
+    store_kind: StoreKind, place: Path | OwnTable
+) -> None:
+    url = place.url if isinstance(place, OwnTable) else f"sqlite:///{place / 'limits.db'}"
+    raid = Raid(url, CALLS)
+    await raid.run()
+    assert raid.unexplained() == 0

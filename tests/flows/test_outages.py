@@ -26,6 +26,7 @@ from zae_limiter import (
     OnUnavailable,
     RateLimiter,
     RateLimiterUnavailable,
+    RateLimitExceeded,
     Repository,
     StorageUnavailable,
     StoredDataError,
@@ -346,6 +347,41 @@ async def test_a_level_that_cannot_be_charged_leaves_no_level_charged(
     for entity_id in ("key-1", "org"):
         (state,) = await world.repository.get_buckets(entity_id)
         assert state.total_consumed_milli == 10_000
+
+
+class KeyKeeps:
+    """A store that cannot give back to the key, and gives the parent its tokens back then."""
+
+    def __init__(self, buckets: Any, give_back: Adjust) -> None:
+        self._buckets = buckets
+        self._give_back = give_back
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._buckets, name)
+
+    async def write(self, address: BucketAddress, write: Write) -> Outcome:
+        if isinstance(write, Adjust):
+            await self._buckets.write(address._replace(entity_id="org"), self._give_back)
+            raise StorageUnavailable("no answer", retryable=False)
+        outcome: Outcome = await self._buckets.write(address, write)
+        return outcome
+
+
+@pytest.mark.parametrize("store_kind", ["sqlite", "dynamodb"], indirect=True)
+async def test_a_charge_that_could_not_be_given_back_is_not_made_again(world: World) -> None:
+    limiter = world.limiter(default_limits=[RPM])
+    await limiter.create_entity("key-1", parent_id="org", cascade=True)
+    await acquire(limiter)
+    await take(limiter_on(world.stranger(), default_limits=[RPM]), "org", rpm=90)
+    store: Any = world.scope.store
+    healthy = store.buckets
+    io = world.scope.io
+    gift = Adjust(io.operation_id(), io.now_ms(), {"rpm": -90_000}, acquires=0)
+    store.buckets = KeyKeeps(healthy, gift)
+    with pytest.raises(RateLimitExceeded):
+        await acquire(limiter)
+    store.buckets = healthy
+    assert await balances(world) == ({"rpm": 80_000}, {"rpm": 90_000})
 
 
 @on_a_file

@@ -370,17 +370,21 @@ def _late_milli(world: World, story: Story, home: BucketAddress) -> Amounts:
 
 
 def check_once(world: World) -> None:
-    """4.6: however often a call has to try, it charges one item once."""
+    """4.6: however often a call has to try, it never holds more than one charge of an item."""
     if world.scenario.metered or world.scenario.coalesces:
         return
-    seen: set[tuple[Call, BucketAddress]] = set()
+    held_milli: dict[tuple[Call, BucketAddress], Amounts] = {}
     for applied in world.truth.applied:
-        if isinstance(applied.write, Adjust) or not any(deltas_milli(applied.write).values()):
+        sent = world.watch.sent.get(operation_name(applied.write.operation))
+        if sent is None or sent.story.timeout is not None:
             continue
-        sent = world.watch.sent[operation_name(applied.write.operation)]
-        if sent.story.timeout is None and applied.address not in world.truth.expired:
-            assert (sent, applied.address) not in seen, f"charged again: {applied}"
-            seen.add((sent, applied.address))
+        held = held_milli.setdefault((sent, applied.address), {})
+        is_charge = not isinstance(applied.write, Adjust) and any(
+            deltas_milli(applied.write).values()
+        )
+        if is_charge and applied.address not in world.truth.expired:
+            assert not any(held.values()), f"charged again: {applied}"
+        add(held, deltas_milli(applied.write))
 
 
 def check_limit_changes(world: World) -> None:

@@ -52,6 +52,8 @@ class LocalState:
     `images`: bucket items as they were last seen, to plan the next write from.
     `splits`: the buckets that have been split into several items.
     `preferred_shards`: which item of a split bucket this process keeps to.
+    `doubted`: buckets that refused a charge made in parallel with those of other levels, and have
+    passed none since.
     """
 
     config_cache: ConfigCache = field(default_factory=ConfigCache)
@@ -61,6 +63,7 @@ class LocalState:
     preferred_shards: Bounded[BucketAddress, int] = field(
         default_factory=lambda: Bounded(MAX_IMAGES)
     )
+    doubted: Bounded[BucketAddress, bool] = field(default_factory=lambda: Bounded(MAX_IMAGES))
     refusals: RefusalCache = field(default_factory=lambda: RefusalCache(ttl_seconds=0))
     write_queues: WriteQueues = field(default_factory=WriteQueues)
     wait_queues: WaitQueues = field(default_factory=WaitQueues)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, NamedTuple
 
 from ...core.bucket import covers, refill
 from ...core.exceptions import StorageUnavailable
@@ -18,7 +18,7 @@ from ..shards.multi_take import take_from_several
 from ..shards.upkeep import keep_up
 from .charge import Charge, Progress, Shortage, Taken, current_items, shortage
 from .one_transaction import charge_in_one_transaction
-from .refusals import AcquireRefused, foresee
+from .refusals import AcquireRefused, foresee, keep
 from .request import Request, plan_charges
 from .send import find_out
 from .settle import pay, refund
@@ -26,6 +26,9 @@ from .settle import pay, refund
 # Each round means that another client has deleted the bucket; a bound keeps it finite.
 _MAX_ROUNDS = 96
 _OTHER_SHARDS = 2
+_LONGEST_PAUSE_MS = 50
+_Outcomes = Sequence[Taken | Shortage | BaseException]
+_Attempt = Callable[[Scope, Sequence[Progress]], Coroutine[Any, Any, _Outcomes]]
 
 
 class Charged(NamedTuple):
@@ -47,40 +50,89 @@ async def charge_levels(scope: Scope, charges: Sequence[Charge]) -> Charged:
     hopeless = foresee(scope, levels)
     if hopeless:
         raise AcquireRefused(hopeless)
-    outcomes: Sequence[Taken | Shortage | BaseException]
+    corrections = scope.local.refusals.corrections
     try:
         if len(levels) == 1:
-            outcome = await _charge_bucket(scope, levels[0])
-            if isinstance(outcome, Taken):
-                return Charged(Ledger(levels[0].entries), levels[0].charge.limits)
-            outcomes = (outcome,)
-        else:
-            outcomes = await _charge_chain(scope, levels)
+            return await _charge_or_undo(scope, levels, _charge_alone)
+        return await _charge_chain(scope, levels)
+    except AcquireRefused as refused:
+        keep(scope, refused, corrections)
+        raise
+
+
+async def _charge_or_undo(scope: Scope, levels: Sequence[Progress], attempt: _Attempt) -> Charged:
+    """Charge all levels in the way of `attempt`; unless all pass, undo what was charged."""
+    try:
+        outcomes = await attempt(scope, levels)
         if all(isinstance(outcome, Taken) for outcome in outcomes):
             return Charged(_ledger(levels), levels[0].charge.limits)
         raise _worst(outcomes)
+    except AcquireRefused as refused:
+        refused.is_undone = await undo(scope, levels)
+        raise
     except BaseException:
         await undo(scope, levels)
         raise
 
 
-async def _charge_chain(
-    scope: Scope, levels: Sequence[Progress]
-) -> Sequence[Taken | Shortage | BaseException]:
-    """Charge levels in parallel where each is expected to pass. In doubt nothing of an upper level
-    is held before the lower ones have passed: another request could be refused for it."""
-    leaf, *ancestors = levels
+async def _charge_chain(scope: Scope, levels: Sequence[Progress]) -> Charged:
+    """Charge levels in parallel where each is expected to pass, otherwise in doubt. Look again
+    before an ancestor's refusal is told or remembered: the ancestor may have lacked tokens that
+    another client holds for a request of its own, which is refused and undone. Whoever does not
+    know that all was given back does not look again: it would charge twice."""
+    began_ms = scope.io.now_ms()
+    attempt = _charge_in_parallel if _are_expected(scope, levels) else _charge_in_doubt
+    try:
+        return await _charge_or_undo(scope, levels, attempt)
+    except AcquireRefused as refused:
+        if not (refused.is_undone and refused.is_an_ancestor_short_for_now):
+            raise
+    # Another client's charge is undone within about two calls, and one call has been made.
+    took_ms = min(scope.io.now_ms() - began_ms, _LONGEST_PAUSE_MS)
+    if took_ms > 0:
+        await scope.io.signal().wait(took_ms / 1000, for_store=True)
+    again = [Progress(level.charge, level.charge.home) for level in levels]
+    return await _charge_or_undo(scope, again, _charge_in_doubt)
+
+
+def _are_expected(scope: Scope, levels: Sequence[Progress]) -> bool:
+    """True when each level has good reason to pass: its last image covers the request, and it did
+    not refuse the last one that was charged in parallel. A leaf that was not seen is probably full.
+    """
     now_ms = scope.io.now_ms()
-    is_leaf_unseen = scope.local.image(draw(scope, leaf.charge.home)) is None
-    doubtful = ancestors if is_leaf_unseen else levels
-    if not all(_is_covered(scope, level, now_ms) for level in doubtful):
-        return await _charge_in_doubt(scope, levels)
-    if not is_leaf_unseen:
-        return await scope.io.gather([_charge_bucket(scope, level) for level in levels])
-    first = await _charge_bucket(scope, leaf)
-    if isinstance(first, Shortage):
-        return [first, *[await _standing(scope, level) for level in ancestors]]
-    return [first, *await scope.io.gather([_charge_bucket(scope, level) for level in ancestors])]
+    leaf, *ancestors = levels
+    doubtful = ancestors if _is_unseen(scope, leaf) else levels
+    doubted = scope.local.doubted
+    if doubted.keys and any(doubted.get(level.charge.home) for level in levels):
+        return False
+    return all(_is_covered(scope, level, now_ms) for level in doubtful)
+
+
+def _is_unseen(scope: Scope, level: Progress) -> bool:
+    return scope.local.image(draw(scope, level.charge.home)) is None
+
+
+async def _charge_alone(scope: Scope, levels: Sequence[Progress]) -> _Outcomes:
+    return (await _charge_bucket(scope, levels[0]),)
+
+
+async def _charge_in_parallel(scope: Scope, levels: Sequence[Progress]) -> _Outcomes:
+    """Charge all levels at the same time; before the others a leaf that was not seen yet. Whoever
+    is short is doubted from now on: its last image was no good reason to charge the others."""
+    leaf, *ancestors = levels
+    outcomes: _Outcomes
+    if not _is_unseen(scope, leaf):
+        outcomes = await scope.io.gather([_charge_bucket(scope, level) for level in levels])
+    else:
+        first = await _charge_bucket(scope, leaf)
+        if isinstance(first, Shortage):
+            return [first, *[await _standing(scope, level) for level in ancestors]]
+        rest = await scope.io.gather([_charge_bucket(scope, level) for level in ancestors])
+        outcomes = [first, *rest]
+    for outcome in outcomes:
+        if isinstance(outcome, Shortage):
+            scope.local.doubted.put(outcome.progress.charge.home, True)
+    return outcomes
 
 
 def _is_covered(scope: Scope, level: Progress, now_ms: int) -> bool:
@@ -101,21 +153,16 @@ async def _standing(scope: Scope, level: Progress) -> Shortage:
     return shortage(level, items)
 
 
-async def _charge_in_doubt(
-    scope: Scope, levels: Sequence[Progress]
-) -> Sequence[Taken | Shortage | BaseException]:
+async def _charge_in_doubt(scope: Scope, levels: Sequence[Progress]) -> _Outcomes:
     """Charge all levels in one transaction or, where that cannot be, the lower ones first."""
-    refusals = scope.local.refusals
-    corrections = refusals.corrections
     outcomes = await charge_in_one_transaction(scope, levels)
     if outcomes is None:
-        return await _charge_upward(scope, levels)
+        outcomes = await _charge_upward(scope, levels)
     for outcome in outcomes:
-        home = outcome.progress.charge.home
         if isinstance(outcome, Taken):
-            refusals.forget(home)
-        elif outcome.wait_ms:
-            refusals.keep(home, outcome.shards, scope.io.now_ms(), corrections)
+            home = outcome.progress.charge.home
+            scope.local.refusals.forget(home)
+            scope.local.doubted.discard(home)
     return outcomes
 
 
@@ -130,7 +177,7 @@ async def _charge_upward(scope: Scope, levels: Sequence[Progress]) -> list[Taken
     return outcomes
 
 
-def _worst(outcomes: Sequence[Taken | Shortage | BaseException]) -> BaseException:
+def _worst(outcomes: _Outcomes) -> BaseException:
     """The failure to raise: an interrupt before an `Exception`, a refusal last."""
     failures = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
     failures.sort(key=lambda failure: isinstance(failure, Exception))
@@ -143,35 +190,36 @@ def _ledger(levels: Sequence[Progress]) -> Ledger:
     return Ledger([entry for level in levels for entry in level.entries])
 
 
-async def undo(scope: Scope, levels: Sequence[Progress]) -> None:
-    """Give back what these charges took, also where the answer never arrived."""
+async def undo(scope: Scope, levels: Sequence[Progress]) -> bool:
+    """Give back what these charges took, also where the answer never arrived. True when nothing
+    of it is charged any more."""
     if any(level.sent or level.entries for level in levels):
-        await scope.io.shield(_undo(scope, levels))
+        return await scope.io.shield(_undo(scope, levels))
+    return True
 
 
-async def _undo(scope: Scope, levels: Sequence[Progress]) -> None:
+async def _undo(scope: Scope, levels: Sequence[Progress]) -> bool:
+    is_refunded = False
     try:
         for level in levels:
             if level.sent:
                 await find_out(scope, level)
     finally:
-        await pay(scope, refund(scope, _ledger(levels)))
+        is_refunded = await pay(scope, refund(scope, _ledger(levels)))
+    return is_refunded and not any(level.sent for level in levels)
 
 
 async def _charge_bucket(scope: Scope, progress: Progress) -> Taken | Shortage:
     """Charge one bucket, in one call when the item that is drawn has the balance."""
-    refusals, home = scope.local.refusals, progress.charge.home
-    corrections = refusals.corrections
+    home = progress.charge.home
     if is_upkeep_due(scope, home):
         await keep_up(scope, progress)
     progress.as_of_ms = scope.io.now_ms()
     outcome = await _charge_drawn(scope, progress)
     if isinstance(outcome, Shortage) and scope.local.shard_count(home) > 1:
         outcome = await _charge_several(scope, progress)
-    if isinstance(outcome, Shortage):
-        refusals.keep(home, outcome.shards, scope.io.now_ms(), corrections)
-    else:
-        refusals.forget(home)
+    if isinstance(outcome, Taken):
+        scope.local.refusals.forget(home)
     return outcome
 
 

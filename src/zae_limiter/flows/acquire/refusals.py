@@ -5,23 +5,43 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...core.bucket import refill
+from ...core.judge import NEVER
 from ...core.rate_limit_exceeded import RateLimitExceeded
 from ..scope import Scope
 from .charge import Progress, Shortage, Taken, shortage, status_of
 
 
 class AcquireRefused(Exception):
-    """At least one level was short; every level is as if nothing had been asked."""
+    """At least one level was short; every level is as if nothing had been asked.
+
+    `is_undone`: whether that is certain, though some levels had been charged.
+    """
 
     def __init__(self, outcomes: Sequence[Taken | Shortage]) -> None:
         super().__init__()
         self.outcomes = outcomes
+        self.is_undone = True
         shortages = [outcome for outcome in outcomes if isinstance(outcome, Shortage)]
         self.worst = max(shortages, key=lambda level: level.wait_ms)
+
+    @property
+    def is_an_ancestor_short_for_now(self) -> bool:
+        """Whether an ancestor is short, perhaps only of tokens that are about to come back."""
+        ancestors = [outcome for outcome in self.outcomes[1:] if isinstance(outcome, Shortage)]
+        return any(0 < level.wait_ms < NEVER for level in ancestors)
 
     def to_error(self) -> RateLimitExceeded:
         """The error for the caller, with the status of every limit of every level."""
         return RateLimitExceeded([s for outcome in self.outcomes for s in status_of(outcome)])
+
+
+def keep(scope: Scope, refused: AcquireRefused, corrections: int) -> None:
+    """Remember the levels that were short, unless they were corrected since `corrections` was
+    counted."""
+    for outcome in refused.outcomes:
+        if isinstance(outcome, Shortage) and outcome.wait_ms:
+            home = outcome.progress.charge.home
+            scope.local.refusals.keep(home, outcome.shards, scope.io.now_ms(), corrections)
 
 
 def foresee(scope: Scope, levels: Sequence[Progress]) -> list[Shortage]:

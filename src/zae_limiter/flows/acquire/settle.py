@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Coroutine, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from ...core.bucket import BucketAddress
 from ...core.exceptions import NamespaceStateError
@@ -18,24 +18,28 @@ from ..coalesce.batch import correct_item
 from ..scope import Scope
 from .charge import Correction
 
+T = TypeVar("T")
 logger = logging.getLogger("zae_limiter")
 _NOT_REFUNDED = "Refund failed, the tokens stay charged"
 _NOT_CORRECTED = "Correction failed, the charge stays as it was"
 _Owed = Sequence[tuple[BucketAddress, Correction]]
 
 
-def pay(scope: Scope, owed: Coroutine[Any, Any, None]) -> Coroutine[Any, Any, None]:
+def pay(scope: Scope, owed: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
     """Carry out what is owed, cancelled or not, in a time of its own: the caller's may be over."""
     return scope.io.shield(scope.io.within(owed, scope.settings.patience_s))
 
 
-async def refund(scope: Scope, ledger: Ledger) -> None:
-    """Give back everything the ledger holds. A failure is logged: the tokens stay charged."""
+async def refund(scope: Scope, ledger: Ledger) -> bool:
+    """Give back everything the ledger holds. A failure is logged: the tokens stay charged, and the
+    answer is False."""
     owed = [(address, Correction(d, acquires)) for address, d, acquires in ledger.refunds()]
-    for outcome in await _write(scope, ledger, owed, _NOT_REFUNDED):
+    outcomes = await _write(scope, ledger, owed, _NOT_REFUNDED)
+    for outcome in outcomes:
         if isinstance(outcome, BaseException) and not isinstance(outcome, Exception):
             # An interrupt that the refund has outlived.
             raise outcome
+    return not any(isinstance(outcome, Exception) for outcome in outcomes)
 
 
 async def settle(scope: Scope, ledger: Ledger) -> None:
