@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import sqlite3
+
 from tests.support.cli_runner import Zael
 
 
@@ -53,7 +55,7 @@ def test_a_namespace_is_deleted_recovered_and_purged(zael: Zael) -> None:
 def test_purging_an_unknown_id_is_an_error(zael: Zael) -> None:
     zael.out("namespace", "register", "tenant-a")
     assert zael.error("namespace", "purge", "jT3kQx9aBcE", "-y") == (
-        "Error: Entity 'jT3kQx9aBcE' does not exist\n"
+        "Error: Namespace id 'jT3kQx9aBcE' does not exist\n"
     )
 
 
@@ -104,4 +106,17 @@ def test_missing_namespaces_are_an_error(zael: Zael) -> None:
     zael.out("namespace", "register", "tenant-a")
     for verb in ("show", "delete"):
         assert "is not registered" in zael.error("namespace", verb, "tenant-b")
-    assert "does not exist" in zael.error("namespace", "recover", "nothing")
+    for call in (("recover", "nothing"), ("purge", "nothing", "-y")):
+        message = zael.error("namespace", *call)
+        assert message == "Error: Namespace id 'nothing' does not exist\n"
+
+
+def test_ids_that_begin_with_a_dash_are_typed_as_they_are(zael: Zael) -> None:
+    zael.out("namespace", "register", "tenant-a")
+    with sqlite3.connect(zael.path) as db:
+        db.execute("UPDATE namespaces SET namespace_id = '-npYz_45-ab'")
+    told = zael.out("namespace", "delete", "tenant-a", "-y")
+    assert "zae-limiter namespace recover -- -npYz_45-ab" in told
+    assert zael.json("namespace", "recover", "-npYz_45-ab")["name"] == "tenant-a"
+    zael.out("namespace", "delete", "tenant-a", "-y")
+    zael.out("namespace", "purge", "--yes", "--", "-npYz_45-ab")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.support.cli_runner import Zael
 from zae_limiter.cli import cli
 
 # Nothing listens there, so the error names the table and the place that were meant.
@@ -72,3 +73,26 @@ def test_a_command_without_a_store_says_how_to_name_one() -> None:
     assert result.exit_code == 2
     for way in ("--url", "ZAEL_URL", "--name", "ZAEL_STACK"):
         assert way in result.stderr
+
+
+def test_the_store_may_be_named_before_the_command(zael: Zael) -> None:
+    url, zael.url = zael.url, ""
+    zael.out("--url", url, "resource", "set-defaults", "gpt-4", "-l", "rpm:3")
+    assert zael.out(f"--url={url}", "resource", "list") == "gpt-4\n"
+    zael.out("-N", "tenant-a", "--url", url, "entity", "create", "key-1")
+    assert zael.json("--url", url, "entity", "show", "key-1", "-N", "tenant-a")["id"] == "key-1"
+
+
+def test_an_option_after_the_command_counts_for_more_than_one_before(zael: Zael) -> None:
+    zael.out("resource", "set-defaults", "gpt-4", "-l", "rpm:3")
+    assert zael.out("--url", "sqlite:////none/x.db", "resource", "list", "--url", zael.url)
+
+
+def test_a_store_before_an_unknown_command_hides_no_mistake(zael: Zael) -> None:
+    assert "No such command 'nothing'" in zael.error("--url", "x", "nothing", code=2)
+
+
+def test_arguments_of_a_program_are_not_taken_for_options(zael: Zael) -> None:
+    zael.out("resource", "set-defaults", "jobs", "-l", "runs:3")
+    run = ("run", "key-1", "jobs", "-t", "runs:1", "--", "echo", "--url", "x")
+    assert zael.run("--url", zael.url, *run).exit_code == 0

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+from collections import Counter
+
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
 from zae_limiter import UsageSnapshot
 from zae_limiter.visualization import TableRenderer, UsageFormatter, format_usage_snapshots
@@ -105,3 +108,42 @@ def test_entities_are_added_up_in_a_chart() -> None:
 
 def test_no_usage_is_no_chart() -> None:
     assert format_usage_snapshots([], UsageFormatter.PLOT) == ""
+
+
+CHANGES = [("2026-11-16T19:56:29Z", "limits_set", "root", "limits=rpm: 10/min, tpm: 10,000/min")]
+
+
+def changes(width: int) -> list[str]:
+    headers = ["Timestamp", "Action", "Principal", "Change"]
+    return TableRenderer().render(headers, CHANGES, width).splitlines()
+
+
+def test_a_grid_that_is_too_wide_is_wrapped_between_words() -> None:
+    assert changes(75) == [
+        "+----------------------+------------+-----------+-------------------------+",
+        "| Timestamp            | Action     | Principal | Change                  |",
+        "+----------------------+------------+-----------+-------------------------+",
+        "| 2026-11-16T19:56:29Z | limits_set | root      | limits=rpm: 10/min,     |",
+        "|                      |            |           | tpm: 10,000/min         |",
+        "+----------------------+------------+-----------+-------------------------+",
+    ]
+
+
+def test_a_grid_whose_words_do_not_fit_is_a_block_of_lines_for_each_row() -> None:
+    assert changes(50) == [
+        "Timestamp: 2026-11-16T19:56:29Z",
+        "Action:    limits_set",
+        "Principal: root",
+        "Change:    limits=rpm: 10/min, tpm: 10,000/min",
+    ]
+
+
+@given(st.lists(st.tuples(*[st.text("ab -東", max_size=30)] * 3), max_size=4), st.integers(20, 120))
+def test_tables_keep_to_any_width_and_lose_no_character(
+    rows: list[tuple[str, ...]], width: int
+) -> None:
+    text = TableRenderer().render(["A", "B", "C"], rows, width)
+    assert all(cell_len(line) <= width for line in text.splitlines())
+    wanted = Counter("".join(cell for row in rows for cell in row))
+    found = Counter(text)
+    assert all(found[character] >= wanted[character] for character in "ab東")

@@ -42,6 +42,8 @@ __all__ = ["cli"]
 def cli() -> None:
     """Distributed token-bucket rate limits.
 
+    The store is --url (or ZAEL_URL), or --name (or ZAEL_STACK): before the command or after it.
+
     Exit codes: 0 done, 1 error, 2 wrong use, 3 refused by a limit, 4 the store could not answer,
     130 interrupted.
     """

@@ -61,8 +61,29 @@ _FAILURES: tuple[tuple[type[ZAELimiterError], type[click.ClickException]], ...] 
 )
 
 
+# Options of a store that may stand before the command, as those of one program are often typed.
+_EARLY = ("--url", "--name", "-n", "--region", "--endpoint-url", "--namespace", "-N")
+
+
 class Commands(click.Group):
     """A group whose commands end with a documented exit code and one message when they fail."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        early, rest = _take_early(args)
+        place = self._end_of_name(ctx, rest)
+        if place is not None:
+            rest[place:place] = early
+        return super().parse_args(ctx, rest)
+
+    def _end_of_name(self, ctx: click.Context, args: list[str]) -> int | None:
+        """Return how many arguments name the command: one, or its group and it; None if these
+        name no command."""
+        command: click.Command | None = self
+        for place, name in enumerate(args):
+            if not isinstance(command, click.Group):
+                return place
+            command = command.get_command(ctx, name)
+        return len(args) if command is not None and not isinstance(command, click.Group) else None
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -80,6 +101,17 @@ class Commands(click.Group):
             if error.errno == errno.EPIPE:
                 raise
             raise click.ClickException(str(error)) from error
+
+
+def _take_early(args: list[str]) -> tuple[list[str], list[str]]:
+    """Return the options of a store that stand before the command, and all other arguments."""
+    place = 0
+    while place < len(args):
+        option, equals, _ = args[place].partition("=")
+        if option not in _EARLY:
+            break
+        place += 1 if equals else 2
+    return args[:place], args[place:]
 
 
 def _failure(error: ZAELimiterError) -> click.ClickException:

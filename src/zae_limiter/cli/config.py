@@ -128,6 +128,7 @@ def _read_limit(value: Any) -> Limit:
     default=None,
     help="Refuse to work with other versions (level system).",
 )
+@json_option
 @change_options
 def set_config(
     level: str,
@@ -137,6 +138,7 @@ def set_config(
     on_unavailable: OnUnavailableAction | None,
     auto_update: bool | None,
     strict_version: bool | None,
+    as_json: bool,
     target: Target,
 ) -> None:
     """Set the given fields of one level and keep the rest."""
@@ -145,4 +147,7 @@ def set_config(
         raise click.UsageError("Nothing to set: give --limits or another setting.")
     with target.open() as repository:
         repository.set_config(level, change, identifier, resource, target.author)
-    _print_config(f"Set at level '{level}':", change)
+    if as_json:
+        print_json({"level": level, **change.to_dict()})
+    else:
+        _print_config(f"Set at level '{level}':", change)

@@ -12,7 +12,11 @@ from ..core.exceptions import EntityNotFoundError
 from ..core.limit import Limit
 from ..core.models import Entity
 from ..flows.admin.audit import MAX_PAGE
+from ..flows.admin.entities import delete_entity
+from ..flows.admin.limits import entity_slot
+from ..runtime.blocking import run
 from ..sync_repository import SyncRepository
+from .deletion import delete_level, tell_deletion
 from .options import (
     change_options,
     config_resource_option,
@@ -175,21 +179,22 @@ def update(
 @entity.command(epilog=examples("entity delete key-1 --yes"))
 @click.argument("entity_id")
 @yes_option
+@json_option
 @change_options
-def delete(entity_id: str, yes: bool, target: Target) -> None:
+def delete(entity_id: str, yes: bool, as_json: bool, target: Target) -> None:
     """Delete an entity with its limits, buckets and usage. Its audit events stay."""
     with target.connect() as repository:
         existed = repository.get_entity(entity_id) is not None
         if not yes:
-            click.confirm(
-                f"Delete entity '{entity_id}' with its limits, buckets and usage?", abort=True
-            )
+            question = f"Delete entity '{entity_id}' with its limits, buckets and usage?"
+            click.confirm(question, abort=True, err=as_json)
         with patience(f"Deleting entity '{entity_id}'"):
-            repository.delete_entity(entity_id, target.author)
-    if existed:
-        click.echo(f"Deleted entity '{entity_id}'")
-    else:
-        click.echo(f"No entity '{entity_id}'; deleted what else was stored for it")
+            deleted = run(delete_entity(repository.scope, entity_id, target.author))
+    told = f"Deleted entity '{entity_id}'"
+    if not existed:
+        rest = "deleted what else was stored for it" if deleted else "nothing was deleted"
+        told = f"No entity '{entity_id}'; {rest}"
+    tell_deletion(deleted > 0, told, as_json=as_json)
 
 
 @entity.command(epilog=examples("entity children acme"))
@@ -218,11 +223,18 @@ def children(parent_id: str, as_json: bool, target: Target) -> None:
 @click.argument("entity_id")
 @config_resource_option
 @limits_option
+@json_option
 @change_options
-def set_limits(entity_id: str, resource: str, limits: tuple[Limit, ...], target: Target) -> None:
+def set_limits(
+    entity_id: str, resource: str, limits: tuple[Limit, ...], as_json: bool, target: Target
+) -> None:
     """Give an entity limits of its own; they replace the limits it had."""
     with target.open() as repository:
         repository.set_limits(entity_id, list(limits), resource, target.author)
+    if as_json:
+        stored = [limit.to_dict() for limit in limits]
+        print_json({"entity_id": entity_id, "resource": resource, "limits": stored})
+        return
     click.echo(f"Set {len(limits)} limit(s) for entity '{entity_id}' (resource '{resource}'):")
     print_limits(limits)
 
@@ -252,16 +264,12 @@ def get_limits(entity_id: str, resource: str, as_json: bool, target: Target) -> 
 @click.argument("entity_id")
 @config_resource_option
 @yes_option
+@json_option
 @change_options
-def delete_limits(entity_id: str, resource: str, yes: bool, target: Target) -> None:
+def delete_limits(entity_id: str, resource: str, yes: bool, as_json: bool, target: Target) -> None:
     """Delete an entity's own limits: the next level decides again."""
-    with target.connect() as repository:
-        what = f"limits for entity '{entity_id}' (resource '{resource}')"
-        if not yes and not click.confirm(f"Delete {what}?"):
-            click.echo("Cancelled")
-            return
-        repository.delete_limits(entity_id, resource, target.author)
-    click.echo(f"Deleted {what}")
+    what = f"limits for entity '{entity_id}' (resource '{resource}')"
+    delete_level(target, entity_slot(entity_id, resource), what, yes=yes, as_json=as_json)
 
 
 @entity.command(

@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+import re
+
 import click
 
 from ..core.exceptions import EntityNotFoundError, NamespaceNotFoundError
 from ..naming import resolve_namespace_name
+from .deletion import tell_deletion
 from .options import examples, json_option, registry_options, yes_option
 from .output import print_fields, print_json, print_table
 from .patience import patience
 from .target import Target
+
+# Eleven URL-safe characters, as clients of the same design make them.
+_DASHED_ID = re.compile("-[A-Za-z0-9_-]{10}")
+
+
+class _IdCommand(click.Command):
+    """A command about an id of a namespace, which may begin with a dash if another client made it.
+    Without this, such an id would be taken for options."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        options = {text for param in self.params for text in param.opts}
+        ids = [each for each in args if _DASHED_ID.fullmatch(each) and each not in options]
+        if ids and "--" not in args:
+            args = [*(each for each in args if each not in ids), "--", *ids]
+        return super().parse_args(ctx, args)
 
 
 @click.group()
@@ -74,21 +92,32 @@ def show(namespace_name: str, as_json: bool, target: Target) -> None:
 @namespace.command(epilog=examples("namespace delete tenant-a --yes"))
 @click.argument("namespace_name")
 @yes_option
+@json_option
 @registry_options
-def delete(namespace_name: str, yes: bool, target: Target) -> None:
+def delete(namespace_name: str, yes: bool, as_json: bool, target: Target) -> None:
     """Free a name. Its data stays until it is purged or recovered."""
     with target.registry() as registry:
         found = registry.get_namespace(namespace_name)
         if found is None:
             raise NamespaceNotFoundError(namespace_name)
         if not yes:
-            click.confirm(f"{_consequence(namespace_name)}\nDelete it?", abort=True)
+            question = f"{_consequence(namespace_name)}\nDelete it?"
+            click.confirm(question, abort=True, err=as_json)
         registry.delete_namespace(namespace_name)
+    if as_json:
+        print_json({"deleted": True, "namespace_id": found["namespace_id"]})
+        return
     click.echo(f"Deleted namespace '{namespace_name}'; its data stays")
     if yes:
         click.echo(f"  {_consequence(namespace_name)}")
-    click.echo(f"  To undo:           zae-limiter namespace recover {found['namespace_id']}")
-    click.echo(f"  To delete for good: zae-limiter namespace purge {found['namespace_id']}")
+    typed = _typed(found["namespace_id"])
+    click.echo(f"  To undo:            zae-limiter namespace recover {typed}")
+    click.echo(f"  To delete for good: zae-limiter namespace purge {typed}")
+
+
+def _typed(namespace_id: str) -> str:
+    """Return an id as an argument. Ids that other clients made may begin with a dash."""
+    return f"-- {namespace_id}" if namespace_id.startswith("-") else namespace_id
 
 
 def _consequence(name: str) -> str:
@@ -97,7 +126,7 @@ def _consequence(name: str) -> str:
     return f"'{name}' is the namespace of every client that has it open{others}: they will fail."
 
 
-@namespace.command(epilog=examples("namespace recover jT3kQx9aBcE"))
+@namespace.command(cls=_IdCommand, epilog=examples("namespace recover jT3kQx9aBcE"))
 @click.argument("namespace_id")
 @json_option
 @registry_options
@@ -129,18 +158,20 @@ def orphans(as_json: bool, target: Target) -> None:
         )
 
 
-@namespace.command(epilog=examples("namespace purge jT3kQx9aBcE --yes"))
+@namespace.command(cls=_IdCommand, epilog=examples("namespace purge jT3kQx9aBcE --yes"))
 @click.argument("namespace_id")
 @yes_option
+@json_option
 @registry_options
-def purge(namespace_id: str, yes: bool, target: Target) -> None:
+def purge(namespace_id: str, yes: bool, as_json: bool, target: Target) -> None:
     """Delete all data of a deleted namespace, for good."""
     with target.registry() as registry:
         if not yes:
-            click.confirm(f"Delete all data of namespace id '{namespace_id}' for good?", abort=True)
+            question = f"Delete all data of namespace id '{namespace_id}' for good?"
+            click.confirm(question, abort=True, err=as_json)
         found = {each["namespace_id"] for each in registry.list_orphan_namespaces()}
         with patience(f"Purging namespace id '{namespace_id}'"):
             registry.purge_namespace(namespace_id)
     if namespace_id not in found:
-        raise EntityNotFoundError(namespace_id)
-    click.echo(f"Purged namespace id '{namespace_id}'")
+        raise EntityNotFoundError(namespace_id, "Namespace id")
+    tell_deletion(True, f"Purged namespace id '{namespace_id}'", as_json=as_json)

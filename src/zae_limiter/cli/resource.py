@@ -5,6 +5,8 @@ from __future__ import annotations
 import click
 
 from ..core.limit import Limit
+from ..flows.admin.limits import resource_slot
+from .deletion import delete_level
 from .options import change_options, examples, json_option, limits_option, store_options, yes_option
 from .output import print_json, print_limits, print_lines
 from .target import Target
@@ -21,11 +23,18 @@ def resource() -> None:
 )
 @click.argument("resource_name")
 @limits_option
+@json_option
 @change_options
-def set_defaults(resource_name: str, limits: tuple[Limit, ...], target: Target) -> None:
+def set_defaults(
+    resource_name: str, limits: tuple[Limit, ...], as_json: bool, target: Target
+) -> None:
     """Set the limits of a resource; they replace the limits it had."""
     with target.open() as repository:
         repository.set_resource_defaults(resource_name, list(limits), target.author)
+    if as_json:
+        stored = [limit.to_dict() for limit in limits]
+        print_json({"resource": resource_name, "limits": stored})
+        return
     click.echo(f"Set {len(limits)} default(s) for resource '{resource_name}':")
     print_limits(limits)
 
@@ -53,15 +62,12 @@ def get_defaults(resource_name: str, as_json: bool, target: Target) -> None:
 )
 @click.argument("resource_name")
 @yes_option
+@json_option
 @change_options
-def delete_defaults(resource_name: str, yes: bool, target: Target) -> None:
+def delete_defaults(resource_name: str, yes: bool, as_json: bool, target: Target) -> None:
     """Delete the limits of a resource: the system's limits decide again."""
-    with target.connect() as repository:
-        if not yes and not click.confirm(f"Delete defaults for resource '{resource_name}'?"):
-            click.echo("Cancelled")
-            return
-        repository.delete_resource_defaults(resource_name, target.author)
-    click.echo(f"Deleted defaults for resource '{resource_name}'")
+    what = f"defaults for resource '{resource_name}'"
+    delete_level(target, resource_slot(resource_name), what, yes=yes, as_json=as_json)
 
 
 @resource.command("list", epilog=examples("resource list"))

@@ -6,8 +6,10 @@ from typing import get_args
 
 import click
 
+from ..core.hierarchy import SYSTEM_SLOT
 from ..core.limit import Limit
 from ..core.models import OnUnavailableAction
+from .deletion import delete_level
 from .options import change_options, examples, json_option, limits_option, store_options, yes_option
 from .output import print_json, print_limits
 from .target import Target
@@ -28,13 +30,21 @@ def system() -> None:
     type=click.Choice(get_args(OnUnavailableAction)),
     help="What happens while the store cannot answer; by default as stored before.",
 )
+@json_option
 @change_options
 def set_defaults(
-    limits: tuple[Limit, ...], on_unavailable: OnUnavailableAction | None, target: Target
+    limits: tuple[Limit, ...],
+    on_unavailable: OnUnavailableAction | None,
+    as_json: bool,
+    target: Target,
 ) -> None:
     """Replace the limits that apply where no other level has any."""
     with target.open() as repository:
         repository.set_system_defaults(list(limits), on_unavailable, target.author)
+    if as_json:
+        stored = [limit.to_dict() for limit in limits]
+        print_json({"limits": stored, "on_unavailable": on_unavailable})
+        return
     click.echo(f"Set {len(limits)} system default(s):")
     print_limits(limits)
     _print_on_unavailable(on_unavailable)
@@ -65,12 +75,8 @@ def get_defaults(as_json: bool, target: Target) -> None:
 
 @system.command("delete-defaults", epilog=examples("system delete-defaults --yes"))
 @yes_option
+@json_option
 @change_options
-def delete_defaults(yes: bool, target: Target) -> None:
+def delete_defaults(yes: bool, as_json: bool, target: Target) -> None:
     """Delete the system's limits and its `on_unavailable`."""
-    with target.connect() as repository:
-        if not yes and not click.confirm("Delete all system defaults?"):
-            click.echo("Cancelled")
-            return
-        repository.delete_system_defaults(target.author)
-    click.echo("Deleted system defaults")
+    delete_level(target, SYSTEM_SLOT, "system defaults", yes=yes, as_json=as_json)

@@ -233,11 +233,11 @@ class NamespaceStateError(InfrastructureError):
 
 
 class EntityNotFoundError(EntityError):
-    """No entity of this id."""
+    """No entity, or no namespace, of this id."""
 
-    def __init__(self, entity_id: str) -> None:
+    def __init__(self, entity_id: str, noun: str = "Entity") -> None:
         self.entity_id = entity_id
-        super().__init__(f"Entity '{entity_id}' does not exist")
+        super().__init__(f"{noun} '{entity_id}' does not exist")
 
 
 class EntityExistsError(EntityError):

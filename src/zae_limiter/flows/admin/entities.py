@@ -172,13 +172,14 @@ async def _update_conflict(
     return EntityVersionError(entity_id, version, now.version)
 
 
-async def delete_entity(scope: Scope, entity_id: str, principal: str | None) -> None:
-    """Delete the entity and all that is its own. Nothing happens when there is nothing."""
+async def delete_entity(scope: Scope, entity_id: str, principal: str | None) -> int:
+    """Delete the entity and all that is its own, and return how many records that were."""
     validate_identifier(entity_id)
     event = new_event(scope, AuditAction.ENTITY_DELETED, entity_id, principal)
-    await scope.store.entities.delete(scope.namespace_id, entity_id, event)
+    deleted = await scope.store.entities.delete(scope.namespace_id, entity_id, event)
     scope.local.config_cache.invalidate(entity_id)
     scope.local.refusals.delete(scope.namespace_id, entity_id)
+    return deleted
 
 
 async def get_children(scope: Scope, parent_id: str) -> list[Entity]:

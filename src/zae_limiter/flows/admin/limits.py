@@ -115,11 +115,12 @@ async def set_limits(
     await set_config(scope, slot, LimiterConfig(validate_limits(limits)), principal)
 
 
-async def delete_config(scope: Scope, slot: ConfigSlot, principal: str | None = None) -> None:
-    """Forget what is stored there; nothing happens when nothing is."""
+async def delete_config(scope: Scope, slot: ConfigSlot, principal: str | None = None) -> bool:
+    """Delete the configuration of a slot, and return whether there was any."""
     event = new_event(scope, AuditAction.LIMITS_DELETED, _audit_id(slot), principal, slot.resource)
-    await scope.store.configs.delete(scope.namespace_id, slot, event)
+    deleted = await scope.store.configs.delete(scope.namespace_id, slot, event)
     _forget(scope, slot)
+    return deleted
 
 
 def _check_change(slot: ConfigSlot, change: LimiterConfig) -> LimiterConfig:

@@ -68,7 +68,7 @@ async def recover(store: RepositoryProtocol, namespace_id: str) -> str:
     """Make a deleted namespace active again, and return its name."""
     record = await store.namespaces.read_id(validate_text("namespace_id", namespace_id))
     if record is None:
-        raise EntityNotFoundError(namespace_id)
+        raise EntityNotFoundError(namespace_id, "Namespace id")
     if record.status != "deleted":
         raise _state_error(record, f"is {record.status}, not deleted", record.status)
     if not await store.namespaces.recover(namespace_id):
