@@ -3,7 +3,7 @@ nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from tests.support.clauses import outcome_without
@@ -57,7 +57,7 @@ STORES: dict[str, Apply] = {
 
 
 async def resend_as_new(
-    scope: Scope, writes: Sequence[Addressed], error: StorageUnavailable
+    scope: Scope, writes: Sequence[Addressed], known: Collection[str], error: StorageUnavailable
 ) -> list[Outcome]:
     """Give each try of a write an operation id of its own."""
     for _ in range(3):

@@ -18,12 +18,15 @@ from ...core.planner import Intent
 from ...core.validation import WCU
 from ..config.resolution import Resolution
 from ..scope import Scope
+from .failed_writes import log_failed_write
 
 # The part of an item's own write allowance that each write spends, where the store meters writes:
 # a quarter more than it is, so that an item is split before the store throttles it.
 ONE_WRITE_MILLI = 1250
 # An item that can be written so often without a refill may as well count one more write.
 _SPARE_MILLI = 32 * ONE_WRITE_MILLI
+
+_IN_DOUBT = "Charge of unknown outcome, the tokens may stay charged"
 
 
 class LimitsFrom(Enum):
@@ -87,10 +90,19 @@ class Progress:
     shards: Sequence[Bucket] = ()
 
     def give_up(self, error: StorageUnavailable) -> None:
-        """Drop what is in doubt after a write failed. `send` has found out what could be, unless
-        the store said that trying again is useless: what is still in doubt then stays charged."""
-        if error.retryable or not error.ambiguous:
+        """Drop the charges whose write failed. `send` has found out what could be, unless the
+        store said that trying again is useless. A charge that is still in doubt then counts as
+        charged, which is logged."""
+        if not error.ambiguous:
             self.sent = ()
+        elif error.retryable:
+            self.count_as_charged(error)
+
+    def count_as_charged(self, cause: object) -> None:
+        """Log the charges of unknown outcome, and drop them."""
+        for _, entry in self.sent:
+            log_failed_write(_IN_DOUBT, entry.charged_milli, entry.address, cause)
+        self.sent = ()
 
 
 class LimitsDiffer(Exception):

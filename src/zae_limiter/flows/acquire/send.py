@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
 from ...core.bucket import Bucket, BucketAddress
 from ...core.exceptions import StorageUnavailable
 from ...core.idempotency import Landing, landing, past_fence
 from ...core.ledger import Entry
-from ...core.writes import UNSEEN, Create, Granted, Outcome, Refused, Write
+from ...core.writes import UNSEEN, Adjust, Create, Granted, Outcome, Refused, Write
 from ..scope import Scope
 from .charge import Progress
+from .failed_writes import log_failed_write
 
 # After the last delay the write is not repeated; only its fate is asked once more.
 _DELAYS_S = (0.01, 0.05, 0.2, 0.4)
-# A write that hung for longer is not sent again: its caller has waited enough.
+# A charge that hung for longer is not sent again, nor asked after again: its caller has waited
+# enough. What is owed has as long as the call has.
 _PATIENCE_MS = 1000
+_INTERRUPTED = "The outcome of an interrupted correction is unknown"
 _LONGEST_NAP_MS = 128
 Addressed = tuple[BucketAddress, Write]
 _Found = Mapping[BucketAddress, Bucket]
+_T = TypeVar("_T")
 
 
 async def send_charge(scope: Scope, progress: Progress, entry: Entry, write: Write) -> Outcome:
@@ -80,7 +85,7 @@ async def send_all(scope: Scope, writes: Sequence[Addressed]) -> list[Outcome]:
     return outcomes
 
 
-async def send_owed(scope: Scope, address: BucketAddress, write: Write) -> Outcome:
+async def send_owed(scope: Scope, address: BucketAddress, write: Adjust) -> Outcome:
     """Carry out a write that is owed, even if an interrupt arrives meanwhile: it is raised
     afterwards."""
     seen = scope.local.images.get(address)
@@ -90,8 +95,10 @@ async def send_owed(scope: Scope, address: BucketAddress, write: Write) -> Outco
         raise
     except BaseException as interruption:
         unknown = StorageUnavailable("The write was interrupted", interruption, ambiguous=True)
-        with suppress(StorageUnavailable):
+        try:
             await _send_again(scope, [(address, write)], _operations(seen), unknown)
+        except StorageUnavailable as failure:
+            log_failed_write(_INTERRUPTED, write.deltas_milli, address, failure)
         raise
 
 
@@ -110,16 +117,18 @@ async def _send_again(
     had not, and a fence keeps them from landing yet. Where that cannot be told, the failure is
     raised and stays ambiguous: what may have been charged is not charged again.
     """
+    is_owed = isinstance(writes[0][1], Adjust)
     for delay_s in _DELAYS_S:
         if not (error.retryable and error.ambiguous) or scope.io.left_s() <= delay_s:
             break
         await scope.io.pause(delay_s)
-        landed = await _landed(scope, writes, known, error)
+        landed = await _landed(scope, writes, known, error, is_owed)
         if isinstance(landed, list):
             return landed
+        waited_ms = scope.io.now_ms() - writes[0][1].at_ms
+        if delay_s == _DELAYS_S[-1] or (waited_ms > _PATIENCE_MS and not is_owed):
+            raise StorageUnavailable(str(error), error, retryable=False) from error
         writes = [(address, _past_fence(write, landed.get(address))) for address, write in writes]
-        if delay_s == _DELAYS_S[-1] or scope.io.now_ms() - writes[0][1].at_ms > _PATIENCE_MS:
-            break
         try:
             return await _write(scope, writes)
         except StorageUnavailable as failure:
@@ -134,20 +143,16 @@ async def _write(scope: Scope, writes: Sequence[Addressed]) -> list[Outcome]:
 
 
 async def _landed(
-    scope: Scope, writes: Sequence[Addressed], known: Collection[str], error: StorageUnavailable
+    scope: Scope,
+    writes: Sequence[Addressed],
+    known: Collection[str],
+    error: StorageUnavailable,
+    is_owed: bool,
 ) -> list[Outcome] | _Found:
     """The outcomes if the writes had landed; if they had not, the items, one of which is fenced:
     that keeps all writes of a transaction from landing later."""
-    buckets = scope.store.buckets
-    # The creation of an item needs no fence: it cannot land once the item is there.
-    address, write = next((each for each in writes if not isinstance(each[1], Create)), writes[0])
-    found: dict[BucketAddress, Bucket] = {}
     try:
-        if len(writes) > 1:
-            found = await buckets.read([each for each, _ in writes])
-        if _proof(writes, found, known) is not Landing.LANDED:
-            bucket = await buckets.fence(address, write.operation)
-            found |= {} if bucket is None else {address: bucket}
+        found = await _ask(scope, lambda: _look_up(scope, writes, known), is_owed)
     except StorageUnavailable:
         raise error from None
     match _proof(writes, found, known):
@@ -159,6 +164,35 @@ async def _landed(
             raise error
 
 
+async def _look_up(scope: Scope, writes: Sequence[Addressed], known: Collection[str]) -> _Found:
+    buckets = scope.store.buckets
+    # The creation of an item needs no fence: it cannot land once the item is there.
+    address, write = next((each for each in writes if not isinstance(each[1], Create)), writes[0])
+    found: dict[BucketAddress, Bucket] = {}
+    if len(writes) > 1:
+        found = await buckets.read([each for each, _ in writes])
+    if _proof(writes, found, known) is not Landing.LANDED:
+        bucket = await buckets.fence(address, write.operation)
+        found |= {} if bucket is None else {address: bucket}
+    return found
+
+
+async def _ask(scope: Scope, question: Callable[[], Awaitable[_T]], is_owed: bool) -> _T:
+    """Ask what became of a write, and ask again if the question failed, unless that took long:
+    to ask twice changes nothing more. Raises the last failure."""
+    for delay_s in _DELAYS_S:
+        began_ms = scope.io.now_ms()
+        try:
+            return await question()
+        except StorageUnavailable as failure:
+            took_ms = scope.io.now_ms() - began_ms
+            is_slow = took_ms > _PATIENCE_MS and not is_owed
+            if is_slow or not failure.retryable or scope.io.left_s() <= delay_s:
+                raise
+        await scope.io.pause(delay_s)
+    return await question()
+
+
 def _proof(writes: Sequence[Addressed], found: _Found, known: Collection[str]) -> Landing:
     """Whether the writes landed. All or none did, so the proof of one holds for all."""
     proofs = {landing(write.operation, found.get(address), known) for address, write in writes}
@@ -166,18 +200,33 @@ def _proof(writes: Sequence[Addressed], found: _Found, known: Collection[str]) -
 
 
 async def find_out(scope: Scope, progress: Progress) -> None:
-    """Find out whether charges of unknown outcome landed: those that did become entries. If the
-    items cannot tell, the charges stand."""
-    proofs = []
-    try:
-        for operation, entry in progress.sent:
-            item = await scope.store.buckets.fence(entry.address, operation)
-            proofs.append(landing(operation, item))
-    except Exception:
-        return
-    sent = list(zip(progress.sent, proofs, strict=True))
-    progress.entries += [entry for (_, entry), proof in sent if proof is Landing.LANDED]
-    progress.sent = [each for each, proof in sent if proof is Landing.UNKNOWN]
+    """Find out whether charges of unknown outcome landed: if so, they become entries. If the items
+    cannot tell, the charges stand, which is logged."""
+    proofs: set[Landing] = set()
+    cause: object = "the items do not remember"
+    for operation, entry in progress.sent:
+        try:
+            item = await _ask(scope, partial(_fence, scope, entry.address, operation), False)
+            proofs.add(landing(operation, item))
+        except Exception as error:
+            cause = error
+    # Charges of one bucket that were sent together landed together.
+    if Landing.LANDED in proofs:
+        entries = [*progress.entries, *(entry for _, entry in progress.sent)]
+        # Without a call between these lines, no interrupt can come between them.
+        progress.entries = entries
+        progress.sent = ()
+    elif Landing.LOST in proofs:
+        progress.sent = ()
+    else:
+        progress.count_as_charged(cause)
+
+
+def _fence(
+    scope: Scope, address: BucketAddress, operation: str
+) -> Coroutine[Any, Any, Bucket | None]:
+    """Fence all copies of an operation. The last of them may be planned as late as now."""
+    return scope.store.buckets.fence(address, max(operation, scope.io.operation_id()))
 
 
 async def step_back(scope: Scope, lost: int) -> None:

@@ -6,20 +6,18 @@ waits until they are written.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
 from ...core.bucket import BucketAddress
 from ...core.exceptions import NamespaceStateError
 from ...core.ledger import Ledger
-from ...core.limit import MILLI
 from ..coalesce.batch import correct_item
 from ..scope import Scope
 from .charge import Correction
+from .failed_writes import log_failed_write
 
 T = TypeVar("T")
-logger = logging.getLogger("zae_limiter")
 _NOT_REFUNDED = "Refund failed, the tokens stay charged"
 _NOT_CORRECTED = "Correction failed, the charge stays as it was"
 _Owed = Sequence[tuple[BucketAddress, Correction]]
@@ -64,10 +62,5 @@ async def _write(scope: Scope, ledger: Ledger, owed: _Owed, failed: str) -> list
     scope.local.wait_queues.notify(entry.address.home for entry in ledger.entries)
     for (address, correction), outcome in zip(owed, outcomes, strict=True):
         if isinstance(outcome, Exception):
-            logger.warning("%s: %s at %s: %s", failed, _amounts(correction), address, outcome)
+            log_failed_write(failed, correction.deltas_milli, address, outcome)
     return outcomes
-
-
-def _amounts(correction: Correction) -> str:
-    """The change of the charge in whole tokens, limit by limit."""
-    return ", ".join(f"{d // MILLI:+d} {name}" for name, d in correction.deltas_milli.items())

@@ -307,7 +307,7 @@ async def _charge_sum(
     try:
         outcome = await take_from_item(scope, joint)
     except BaseException as error:
-        if isinstance(error, StorageUnavailable):
+        if isinstance(error, Exception):
             # Once for all: while each asked for itself, the item would forget the write.
             await find_out(scope, joint)
         share_doubt(joint, members)
