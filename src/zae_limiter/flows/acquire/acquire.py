@@ -53,11 +53,22 @@ async def charge_levels(scope: Scope, charges: Sequence[Charge]) -> Charged:
     corrections = scope.local.refusals.corrections
     try:
         if len(levels) == 1:
-            return await _charge_or_undo(scope, levels, _charge_alone)
+            return await _charge_alone(scope, levels[0])
         return await _charge_chain(scope, levels)
     except AcquireRefused as refused:
         keep(scope, refused, corrections)
         raise
+
+
+async def _charge_alone(scope: Scope, level: Progress) -> Charged:
+    try:
+        outcome = await _charge_bucket(scope, level)
+    except BaseException:
+        await undo(scope, [level])
+        raise
+    if isinstance(outcome, Shortage):
+        raise AcquireRefused([outcome])
+    return Charged(Ledger(level.entries), level.charge.limits)
 
 
 async def _charge_or_undo(scope: Scope, levels: Sequence[Progress], attempt: _Attempt) -> Charged:
@@ -110,10 +121,6 @@ def _are_expected(scope: Scope, levels: Sequence[Progress]) -> bool:
 
 def _is_unseen(scope: Scope, level: Progress) -> bool:
     return scope.local.image(draw(scope, level.charge.home)) is None
-
-
-async def _charge_alone(scope: Scope, levels: Sequence[Progress]) -> _Outcomes:
-    return (await _charge_bucket(scope, levels[0]),)
 
 
 async def _charge_in_parallel(scope: Scope, levels: Sequence[Progress]) -> _Outcomes:
