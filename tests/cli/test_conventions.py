@@ -47,7 +47,9 @@ EXISTING = [
     ("system delete-defaults", "--yes"),
     ("system get-defaults",),
     ("usage list", "-e", "key-1"),
+    ("usage plot", "-e", "key-1"),
     ("usage summary", "-e", "key-1"),
+    ("usage top", "-r", "gpt-4"),
 ]
 REGISTRY = [
     ("check",),
@@ -63,9 +65,9 @@ REGISTRY = [
 # Commands about stacks, and commands that are about no store.
 STACKS = ["delete", "deploy", "list", "status", "upgrade"]
 LOCAL = ["local down", "local env", "local logs", "local status", "local up"]
-STORELESS = ["cfn-template", "demo", "iam-policy", "lambda-export", *LOCAL]
+STORELESS = ["cfn-template", "completion", "demo", "iam-policy", "lambda-export", *LOCAL]
 # Commands whose output is another program's, or none.
-WITHOUT_JSON = {"local down", "local logs", "run"}
+WITHOUT_JSON = {"completion", "local down", "local logs", "run"}
 
 
 def leaves(group: click.Group = cli, path: str = "") -> Iterator[tuple[str, click.Command]]:

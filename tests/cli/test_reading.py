@@ -164,3 +164,56 @@ def test_showing_a_balance_takes_and_creates_nothing(zael: Zael) -> None:
 def test_a_balance_without_limits_is_an_error(zael: Zael) -> None:
     zael.out("entity", "create", "key-1")
     assert "no limits are configured" in zael.error("bucket", "show", "key-1", "gpt-4")
+
+
+OLD = ("--start", "2024-01-01T00:00:00Z")
+
+
+def test_usage_is_printed_as_csv(used: Zael) -> None:
+    lines = used.out("usage", "list", "-e", "key-1", "-w", "hourly", "--csv").splitlines()
+    assert lines[0] == (
+        "entity_id,resource,window_type,window_start,window_end,total_events,limit,amount"
+    )
+    window = "hourly,2024-01-01T15:00:00Z,2024-01-01T15:59:59Z"
+    assert lines[1:3] == [f"key-1,gpt-4,{window},1,rpm,1", f"key-1,gpt-4,{window},1,tpm,300"]
+    summed = used.out("usage", "summary", "-e", "key-1", "-w", "hourly", "--csv")
+    assert summed == "limit,total,average\nrpm,2,1.0\ntpm,600,300.0\n"
+    assert "not both" in used.error("usage", "list", "-e", "k", "--csv", "--json", code=2)
+
+
+def test_usage_is_drawn_over_time(used: Zael) -> None:
+    charts = used.out("usage", "plot", "-r", "gpt-4", "-w", "hourly")
+    assert "tpm (hourly)" in charts
+    assert "2,000 |##" in charts
+    lines = used.out("usage", "plot", "-e", "key-2", "-w", "hourly", "--spark").splitlines()
+    span = "2024-01-01T14:00:00Z to 2024-01-01T15:00:00Z"
+    assert lines == [
+        f"rpm (hourly)  ██  at most 1, {span}",
+        f"tpm (hourly)  ██  at most 700, {span}",
+    ]
+    points = used.json("usage", "plot", "-e", "key-2", "-w", "hourly")
+    assert points[0] == {
+        "window_type": "hourly",
+        "limit": "rpm",
+        "window_start": "2024-01-01T14:00:00Z",
+        "amount": 1,
+    }
+
+
+def test_the_entities_that_use_most_come_first(used: Zael) -> None:
+    text = used.out("usage", "top", "-r", "gpt-4", "--limit-name", "tpm", *OLD)
+    assert text.splitlines() == [
+        "+--------+-------+-------+--------+-------+",
+        "| Entity | Limit | Total |  Share | Trend |",
+        "+--------+-------+-------+--------+-------+",
+        "| acme   | tpm   | 2,000 | 50.0 % | ██    |",
+        "| key-2  | tpm   | 1,400 | 35.0 % | ██    |",
+        "| key-1  | tpm   |   600 | 15.0 % | ██    |",
+        "+--------+-------+-------+--------+-------+",
+        "2 window(s) from 2024-01-01T14:00:00Z to 2024-01-01T15:00:00Z",
+    ]
+    first = used.json("usage", "top", "-r", "gpt-4", "--rows", "1", *OLD)
+    assert (first[0]["entity_id"], first[0]["total"]) == ("acme", 4)
+    csv = used.out("usage", "top", "-r", "gpt-4", "--rows", "1", "--csv", *OLD)
+    assert csv == "entity_id,limit,total,share_pct\nacme,rpm,4,50.0\n"
+    assert used.out("usage", "top", "-r", "gpt-4") == "No usage found\n"

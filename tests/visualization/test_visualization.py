@@ -9,6 +9,7 @@ from rich.cells import cell_len
 from zae_limiter import UsageSnapshot
 from zae_limiter.visualization import TableRenderer, UsageFormatter, format_usage_snapshots
 from zae_limiter.visualization.chart import HEIGHT_ROWS, MAX_POINTS, column_chart, thinned
+from zae_limiter.visualization.sparkline import ASCII_BARS, sparkline
 
 
 def snapshot(hour: int, window_type: str = "hourly", **counters: int) -> UsageSnapshot:
@@ -147,3 +148,11 @@ def test_tables_keep_to_any_width_and_lose_no_character(
     wanted = Counter("".join(cell for row in rows for cell in row))
     found = Counter(text)
     assert all(found[character] >= wanted[character] for character in "ab東")
+
+
+def test_a_sparkline_is_as_high_as_its_largest_value() -> None:
+    assert sparkline([0, 50, 100]) == "▁▅█"
+    assert sparkline([-5, 0, 10], ASCII_BARS) == "__#"
+    assert sparkline([]) == ""
+    assert sparkline([0, 0]) == "▁▁"
+    assert len(sparkline(range(1000), points=10)) == 10

@@ -14,6 +14,7 @@ from .aggregate import aggregate
 from .audit import audit
 from .bucket import bucket
 from .commands import Commands
+from .completion import completion
 from .config import config
 from .demo.command import demo
 from .entity import entity
@@ -57,6 +58,7 @@ for command in (
     bucket,
     cfn_template,
     check,
+    completion,
     config,
     delete,
     demo,

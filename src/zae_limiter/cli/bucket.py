@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
-import time
 from dataclasses import asdict
 from typing import Any
 
@@ -18,6 +16,7 @@ from ..sync_repository import SyncRepository
 from .options import examples, json_option, store_options
 from .output import print_json, print_table
 from .target import Target
+from .watching import watch_option, watched
 
 _SOURCES = {
     "entity": "the entity's own for this resource",
@@ -130,9 +129,7 @@ def list_buckets(
 @click.option(
     "--rows", type=click.IntRange(1), default=10, show_default=True, help="How many to show."
 )
-@click.option(
-    "--watch", type=click.FloatRange(0.1), metavar="SECONDS", help="Show it again and again."
-)
+@watch_option
 @json_option
 @store_options
 def top(
@@ -145,22 +142,26 @@ def top(
 ) -> None:
     """Show the buckets that are nearest to a limit, the fullest use first."""
     with target.connect() as repository:
-        while True:
-            found = [
-                each
-                for each in repository.get_balances(resource=resource)
-                if limit_name in (None, each.limit_name)
-            ]
-            nearest = sorted(found, key=lambda each: (-each.used_pct, each.entity_id))[:rows]
+
+        def show() -> None:
+            nearest = _nearest(repository, resource, limit_name)[:rows]
             if as_json:
                 print_json([_shown(each) for each in nearest])
             else:
                 _print_balances(nearest)
-            if watch is None:
-                return
-            time.sleep(watch)
-            if not as_json and sys.stdout.isatty():
-                click.clear()
+
+        watched(watch, show, as_text=not as_json)
+
+
+def _nearest(
+    repository: SyncRepository, resource: str, limit_name: str | None
+) -> list[BucketBalance]:
+    found = [
+        each
+        for each in repository.get_balances(resource=resource)
+        if limit_name in (None, each.limit_name)
+    ]
+    return sorted(found, key=lambda each: (-each.used_pct, each.entity_id))
 
 
 def _shown(balance: BucketBalance) -> dict[str, Any]:

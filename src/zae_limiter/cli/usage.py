@@ -7,23 +7,26 @@ from typing import Any
 
 import click
 
-from ..core.exceptions import StorageUnavailable
-from ..core.models import UsageSummary
-from ..core.windows import WINDOW_TYPES
-from ..ports.stream import StreamedStore
-from ..runtime.blocking import run
+from ..core.models import UsageSnapshot, UsageSummary
 from ..sync_repository import SyncRepository
 from ..visualization import UsageFormatter, format_usage_snapshots
-from .options import Command, examples, json_option, page_option, store_options
-from .output import print_json, print_table, terminal_width
+from ..visualization.usage import usage_series
+from .options import examples, page_option, store_options
+from .output import print_table, terminal_width
 from .target import Target
+from .usage_options import OutputForm, Printed, absence, bars, filter_options, form_options
+from .usage_top import top
+from .watching import watch_option, watched
 
-_NOTHING_FOUND = "No usage found"
-_NOTHING_COUNTED = (
-    "No usage found, and it seems that nothing counts it: on DynamoDB a reader of the table's\n"
-    "stream does, and none has left a checkpoint here.\n"
-    "Hint: `zae-limiter aggregate` is one; start it within a day of the usage.\n"
-    "A Lambda leaves no checkpoint."
+_SNAPSHOT_COLUMNS = (
+    "entity_id",
+    "resource",
+    "window_type",
+    "window_start",
+    "window_end",
+    "total_events",
+    "limit",
+    "amount",
 )
 
 
@@ -32,81 +35,85 @@ def usage() -> None:
     """Usage of resources by entities."""
 
 
-def _filter_options(command: Command) -> Command:
-    for option in (
-        click.option("--end", "end_time", help="Windows that begin then or before, ISO 8601."),
-        click.option("--start", "start_time", help="Windows that begin then or later, ISO 8601."),
-        click.option(
-            "--window",
-            "-w",
-            "window_type",
-            type=click.Choice(WINDOW_TYPES),
-            help="Only windows of this type.",
-        ),
-        click.option("--resource", "-r", help="The resource. This or the entity is needed."),
-        click.option("--entity-id", "-e", help="The entity. This or the resource is needed."),
-    ):
-        command = option(command)
-    return command
+usage.add_command(top)
 
 
-def _require_subject(filters: dict[str, Any]) -> None:
-    if filters["entity_id"] is None and filters["resource"] is None:
-        raise click.UsageError("Give --entity-id, --resource or both.")
-
-
-@usage.command("list", epilog=examples("usage list -e key-1 -w hourly --plot"))
-@_filter_options
+@usage.command(
+    "list", epilog=examples("usage list -e key-1 -w hourly --plot", "usage list -r gpt-4 --csv")
+)
+@filter_options
 @page_option
 @click.option("--plot", "-p", is_flag=True, help="Draw a chart for each limit.")
-@json_option
+@watch_option
+@form_options
 @store_options
-def list_usage(limit: int, plot: bool, as_json: bool, target: Target, **filters: Any) -> None:
+def list_usage(
+    limit: int,
+    plot: bool,
+    watch: float | None,
+    form: OutputForm,
+    target: Target,
+    filters: dict[str, Any],
+) -> None:
     """List usage by window, newest first."""
-    _require_subject(filters)
+    formatter = UsageFormatter.PLOT if plot else UsageFormatter.TABLE
     with target.connect() as repository:
-        found, following = repository.get_usage_snapshots(limit=limit, **filters)
-        absence = "" if found else _absence(repository)
-    if as_json:
-        print_json([asdict(snapshot) for snapshot in found])
-    elif not found:
-        click.echo(absence)
-    else:
-        formatter = UsageFormatter.PLOT if plot else UsageFormatter.TABLE
+
+        def show() -> None:
+            _page(repository, limit, filters, formatter).print(form)
+
+        watched(watch, show, as_text=form == "text")
+
+
+def _page(
+    repository: SyncRepository, limit: int, filters: dict[str, Any], formatter: UsageFormatter
+) -> Printed:
+    found, following = repository.get_usage_snapshots(limit=limit, **filters)
+
+    def text() -> None:
+        if not found:
+            click.echo(absence(repository))
+            return
         click.echo(format_usage_snapshots(found, formatter, width=terminal_width()))
         if following is not None:
             click.echo("There is more: narrow it by --start and --end, or raise --limit")
 
+    rows = [row for snapshot in found for row in _rows(snapshot)]
+    return Printed([asdict(each) for each in found], _SNAPSHOT_COLUMNS, rows, text)
+
+
+def _rows(snapshot: UsageSnapshot) -> list[tuple[object, ...]]:
+    window = (snapshot.window_type, snapshot.window_start, snapshot.window_end)
+    whose = (snapshot.entity_id, snapshot.resource, *window, snapshot.total_events)
+    return [(*whose, name, amount) for name, amount in sorted(snapshot.counters.items())]
+
 
 @usage.command(epilog=examples("usage summary -r gpt-4 -w daily"))
-@_filter_options
-@json_option
+@filter_options
+@watch_option
+@form_options
 @store_options
-def summary(as_json: bool, target: Target, **filters: Any) -> None:
+def summary(watch: float | None, form: OutputForm, target: Target, filters: dict[str, Any]) -> None:
     """Add up usage over windows."""
-    _require_subject(filters)
     with target.connect() as repository:
-        found = repository.get_usage_summary(**filters)
-        absence = "" if found.snapshot_count else _absence(repository)
-    if as_json:
-        print_json(asdict(found))
-    elif not found.snapshot_count:
-        click.echo(absence)
-    else:
-        _print_summary(found)
+
+        def show() -> None:
+            _sums(repository, filters).print(form)
+
+        watched(watch, show, as_text=form == "text")
 
 
-def _absence(repository: SyncRepository) -> str:
-    """Return the message that no usage was found, and why if nothing has ever counted it."""
-    store = repository.scope.store
-    if not isinstance(store, StreamedStore):
-        return _NOTHING_FOUND
-    try:
-        has_reader = run(store.has_reader())
-    except StorageUnavailable:
-        # A role that may read usage need not be allowed to read the table's own records.
-        return _NOTHING_FOUND
-    return _NOTHING_FOUND if has_reader else _NOTHING_COUNTED
+def _sums(repository: SyncRepository, filters: dict[str, Any]) -> Printed:
+    found = repository.get_usage_summary(**filters)
+
+    def text() -> None:
+        if found.snapshot_count:
+            _print_summary(found)
+        else:
+            click.echo(absence(repository))
+
+    rows = [(name, total, found.average[name]) for name, total in sorted(found.total.items())]
+    return Printed(asdict(found), ("limit", "total", "average"), rows, text)
 
 
 def _print_summary(found: UsageSummary) -> None:
@@ -122,3 +129,53 @@ def _print_summary(found: UsageSummary) -> None:
         ],
         right=["Total", "Average"],
     )
+
+
+@usage.command(
+    epilog=examples("usage plot -e key-1 -w hourly", "usage plot -r gpt-4 -w hourly --spark")
+)
+@filter_options
+@page_option
+@click.option("--spark", is_flag=True, help="Draw a line of bars for each limit, not a chart.")
+@watch_option
+@form_options
+@store_options
+def plot(
+    limit: int,
+    spark: bool,
+    watch: float | None,
+    form: OutputForm,
+    target: Target,
+    filters: dict[str, Any],
+) -> None:
+    """Draw usage over time, oldest first, added up over entities and resources."""
+    with target.connect() as repository:
+
+        def show() -> None:
+            _series(repository, limit, filters, spark).print(form)
+
+        watched(watch, show, as_text=form == "text")
+
+
+def _series(
+    repository: SyncRepository, limit: int, filters: dict[str, Any], spark: bool
+) -> Printed:
+    found, _ = repository.get_usage_snapshots(limit=limit, **filters)
+    series = usage_series(found)
+    points = [
+        {"window_type": window_type, "limit": name, "window_start": start, "amount": amount}
+        for (window_type, name), amounts in sorted(series.items())
+        for start, amount in sorted(amounts.items())
+    ]
+
+    def text() -> None:
+        if not found:
+            click.echo(absence(repository))
+        elif spark:
+            click.echo(format_usage_snapshots(found, UsageFormatter.SPARK, bars=bars()))
+        else:
+            width = terminal_width()
+            click.echo(format_usage_snapshots(found, UsageFormatter.PLOT, width=width))
+
+    columns = ("window_type", "limit", "window_start", "amount")
+    return Printed(points, columns, [tuple(point.values()) for point in points], text)

@@ -8,6 +8,7 @@ from enum import Enum
 from ..core.models import UsageSnapshot
 from ..core.text import printable
 from .chart import column_chart, side_by_side
+from .sparkline import BARS, sparkline
 from .table import Alignment, TableRenderer
 
 _HEADERS = ("Window Start", "Type", "Resource", "Entity", "Events", "Counters")
@@ -20,6 +21,7 @@ class UsageFormatter(Enum):
 
     TABLE = "table"
     PLOT = "plot"
+    SPARK = "spark"
 
 
 def format_usage_snapshots(
@@ -27,8 +29,12 @@ def format_usage_snapshots(
     formatter: UsageFormatter = UsageFormatter.TABLE,
     *,
     width: int | None = None,
+    bars: str = BARS,
 ) -> str:
-    """Return the snapshots as text, at most `width` columns wide if that is given."""
+    """Return the snapshots as text, at most `width` columns wide if that is given. `bars` are the
+    characters of sparklines, from the lowest to the highest."""
+    if formatter is UsageFormatter.SPARK:
+        return _spark(snapshots, bars)
     if formatter is UsageFormatter.PLOT:
         return _plot(snapshots, width or _PLAIN_WIDTH)
     return TableRenderer(_ALIGNMENTS).render(_HEADERS, map(_row, snapshots), width)
@@ -51,7 +57,7 @@ def _plot(snapshots: Sequence[UsageSnapshot], width: int) -> str:
     they fit."""
     charts = [
         column_chart(f"{printable(name)} ({window_type})", list(series.values()), _span(series))
-        for (window_type, name), series in sorted(_series(snapshots).items())
+        for (window_type, name), series in sorted(usage_series(snapshots).items())
     ]
     blocks: list[list[str]] = []
     while charts:
@@ -62,7 +68,7 @@ def _plot(snapshots: Sequence[UsageSnapshot], width: int) -> str:
     return "\n\n".join("\n".join(block) for block in blocks)
 
 
-def _series(snapshots: Sequence[UsageSnapshot]) -> dict[tuple[str, str], dict[str, float]]:
+def usage_series(snapshots: Sequence[UsageSnapshot]) -> dict[tuple[str, str], dict[str, float]]:
     """Add up usage in each window, over entities and resources, by window type and limit."""
     found: dict[tuple[str, str], dict[str, float]] = {}
     for snapshot in sorted(snapshots, key=lambda each: each.window_start):
@@ -70,6 +76,19 @@ def _series(snapshots: Sequence[UsageSnapshot]) -> dict[tuple[str, str], dict[st
             series = found.setdefault((snapshot.window_type, name), {})
             series[snapshot.window_start] = series.get(snapshot.window_start, 0) + amount
     return found
+
+
+def _spark(snapshots: Sequence[UsageSnapshot], bars: str) -> str:
+    """Draw a line for each limit and window type."""
+    rows = [
+        (f"{printable(name)} ({window_type})", list(series.values()), _span(series))
+        for (window_type, name), series in sorted(usage_series(snapshots).items())
+    ]
+    margin = max((len(title) for title, _, _ in rows), default=0)
+    return "\n".join(
+        f"{title:<{margin}}  {sparkline(values, bars)}  at most {max(values):,.0f}, {span}"
+        for title, values, span in rows
+    )
 
 
 def _span(series: dict[str, float]) -> str:
