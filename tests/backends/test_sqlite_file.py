@@ -7,6 +7,7 @@ import random
 import sqlite3
 import struct
 import time
+from contextlib import closing
 from importlib.resources import files
 from pathlib import Path
 
@@ -33,6 +34,7 @@ from zae_limiter.core.exceptions import (
     StoredDataError,
     ValidationError,
 )
+from zae_limiter.core.receipts import ReceiptKey
 from zae_limiter.runtime.blocking import BlockingIo, run
 
 
@@ -219,6 +221,17 @@ def test_a_damaged_list_of_tables_is_reported_and_left_alone(tmp_path: Path) -> 
     whole = path.read_bytes()
     path.write_bytes(whole[:100] + b"\xa5" * 3996 + whole[4096:])
     assert_refused(path, StoredDataError, r"limits\.db")
+
+
+def test_a_file_of_before_there_were_receipts_gets_their_table(tmp_path: Path) -> None:
+    path = tmp_path / "limits.db"
+    with opened(path):
+        pass
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("DROP TABLE receipts")
+    for _ in range(2):
+        with opened(path) as store:
+            assert run(store.receipts.read(ReceiptKey("n", "KEY#k"))) is None
 
 
 def test_missing_tables_are_reported(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from ..core.bucket import Bucket, BucketAddress
 from ..core.idempotency import fenced
+from ..core.receipts import Receipt, ReceiptKey, ReceiptSwap, StaleReceipt
 from ..core.writes import Granted, Outcome, Write
 
 Apply = Callable[[Write, Bucket | None], Outcome]
@@ -29,6 +30,16 @@ class BucketRecords(Protocol):
 
     def replace(self, address: BucketAddress, bucket: Bucket, /) -> None:
         """Store the bucket that was found with another fence: nothing was used."""
+
+
+class ReceiptRecords(Protocol):
+    """The receipts of a store whose lock is held."""
+
+    def find_receipt(self, key: ReceiptKey, /) -> Receipt | None:
+        """Return the receipt with a key, if there is one."""
+
+    def keep_receipt(self, receipt: Receipt, /) -> None:
+        """Store a receipt in place of any other with its key."""
 
 
 def write_locked(
@@ -66,4 +77,21 @@ def write_all_locked(
         for (address, write), before, after in sorted(kept, key=lambda each: each[1] is None):
             if after is not before:
                 records.keep(address, write.at_ms, before, after)
+    return outcomes
+
+
+def swap_locked(
+    receipts: ReceiptRecords,
+    records: BucketRecords,
+    apply: Apply,
+    swap: ReceiptSwap,
+    writes: Sequence[tuple[BucketAddress, Write]],
+) -> list[Outcome] | StaleReceipt:
+    """Keep a receipt and carry out all writes, or neither."""
+    stored = receipts.find_receipt(swap.after.key)
+    if swap.is_stale(stored):
+        return StaleReceipt(stored)
+    outcomes = write_all_locked(records, apply, writes)
+    if all(isinstance(outcome, Granted) for outcome in outcomes):
+        receipts.keep_receipt(swap.after)
     return outcomes

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from ..backends.dynamodb.schema import REGISTRY_ID, pk_stream, pk_system
+from ..backends.dynamodb.schema import RECEIPT_PREFIX, REGISTRY_ID, pk_stream, pk_system
 
 Document = dict[str, Any]
 Statement = dict[str, Any]
@@ -26,6 +26,7 @@ _CHARGES = ("PutItem", "UpdateItem")
 _WRITES = ("BatchWriteItem", "ConditionCheckItem", "DeleteItem", *_CHARGES)
 _REGISTRY = pk_system(REGISTRY_ID)
 _BUCKETS = "BUCKET#*"
+_RECEIPTS = f"{RECEIPT_PREFIX}*"
 
 
 class Places(NamedTuple):
@@ -45,7 +46,7 @@ def policy_documents(places: Places) -> dict[str, Document]:
     return {
         "acq": _document(
             _allow("Read", _READS, everywhere),
-            _allow("Charge", _CHARGES, [places.table], keys=[f"*/{_BUCKETS}"]),
+            _allow("Charge", _CHARGES, [places.table], keys=_charged("*")),
         ),
         "full": _document(
             _allow("Read", (*_READS, "DescribeTable", "Scan"), everywhere),
@@ -54,7 +55,7 @@ def policy_documents(places: Places) -> dict[str, Document]:
         "read": _document(_allow("Read", (*_READS, "DescribeTable"), everywhere)),
         "ns-acq": _document(
             *_namespace_reads(everywhere),
-            _allow("Charge", _CHARGES, [places.table], keys=[f"{_OWN}/{_BUCKETS}"]),
+            _allow("Charge", _CHARGES, [places.table], keys=_charged(_OWN)),
         ),
         "ns-full": _document(
             *_namespace_reads(everywhere),
@@ -63,6 +64,11 @@ def policy_documents(places: Places) -> dict[str, Document]:
         "ns-read": _document(*_namespace_reads(everywhere)),
         "aggregate": _document(*aggregate_statements(places)),
     }
+
+
+def _charged(namespace_id: str) -> list[str]:
+    """Return the leading keys of what a charge writes."""
+    return [f"{namespace_id}/{kind}" for kind in (_BUCKETS, _RECEIPTS)]
 
 
 def _namespace_reads(everywhere: Sequence[Any]) -> Iterable[Statement]:

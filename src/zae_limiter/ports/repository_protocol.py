@@ -27,6 +27,7 @@ from ..core.models import (
     UsageSnapshot,
     UsageSummary,
 )
+from ..core.receipts import Receipt, ReceiptKey, ReceiptSwap, StaleReceipt
 from ..core.stats import StoreTraffic
 from ..core.usage import UsageAddition
 from ..core.windows import WindowType
@@ -71,6 +72,21 @@ class Buckets(Protocol):
         """Return one page of what `of_resource` returns, and the cursor of the next page. All items
         of a bucket are on one page. A page is small enough that no other caller waits for it. A
         deletion between two pages makes no page leave out an item that stays."""
+
+
+class Receipts(Protocol):
+    """The role of receipts, which are charges that other processes can find."""
+
+    async def read(self, key: ReceiptKey) -> Receipt | None:
+        """Return the receipt, as of the last swap that was answered."""
+
+    async def swap(
+        self, swap: ReceiptSwap, writes: Sequence[tuple[BucketAddress, Write]] = ()
+    ) -> list[Outcome] | StaleReceipt:
+        """Keep a receipt in place of the one that was seen (a compare-and-set on its revision) and
+        carry out the writes on bucket items, all or none. Outcomes of writes are those of
+        `Buckets.write_all`: if one of them is not `Granted`, the receipt was not kept, either.
+        A receipt may be dropped from `drops_at_ms` on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +295,10 @@ class RepositoryProtocol(Protocol):
     @property
     def buckets(self) -> Buckets:
         """The role of bucket items."""
+
+    @property
+    def receipts(self) -> Receipts:
+        """The role of receipts."""
 
     @property
     def configs(self) -> Configs:

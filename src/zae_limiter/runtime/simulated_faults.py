@@ -17,6 +17,7 @@ from ..ports.repository_protocol import (
     Configs,
     Entities,
     Namespaces,
+    Receipts,
     RepositoryProtocol,
     Usage,
 )
@@ -104,6 +105,7 @@ class DistantStore:
     def __init__(self, store: RepositoryProtocol, line: Line) -> None:
         self.capabilities: BackendCapabilities = store.capabilities
         self.buckets = cast(Buckets, _Role(store.buckets, line))
+        self.receipts = cast(Receipts, _Role(store.receipts, line))
         self.configs = cast(Configs, _Role(store.configs, line))
         self.entities = cast(Entities, _Role(store.entities, line))
         self.namespaces = cast(Namespaces, _Role(store.namespaces, line))

@@ -39,7 +39,7 @@ from .bucket_codec import bucket_key_text, dormant_text, encode_bucket_item
 from .expressions import IS_NEW, PK, Fixed, Term, Update, request_fields
 
 Change = Take | Fill | Refill | Adjust
-_ALL_OLD = ("ReturnValuesOnConditionCheckFailure", "ALL_OLD")
+ALL_OLD = ("ReturnValuesOnConditionCheckFailure", "ALL_OLD")
 ALL_NEW = ("ReturnValues", "ALL_NEW")
 
 
@@ -49,7 +49,7 @@ def creation(table_name: str, address: BucketAddress, write: Create) -> dict[str
     item = encode_bucket_item(address, created(write))
     item[OPERATIONS[0]] = {"S": write.operation}
     condition = (is_new_or_remnant(write.bucket.generation),) if address.shard else IS_NEW
-    return {"TableName": table_name, "Item": item, **request_fields(condition), **dict([_ALL_OLD])}
+    return {"TableName": table_name, "Item": item, **request_fields(condition), **dict([ALL_OLD])}
 
 
 def fence(table_name: str, address: BucketAddress, operation: str) -> Update:
@@ -70,7 +70,7 @@ def change(
 
 @lru_cache(maxsize=64)
 def _fixed(table_name: str, *more: tuple[str, str]) -> Fixed:
-    return (("TableName", table_name), _ALL_OLD, *more)
+    return (("TableName", table_name), ALL_OLD, *more)
 
 
 def _terms(write: Change) -> Iterable[Term]:

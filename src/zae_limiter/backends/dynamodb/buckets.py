@@ -17,12 +17,13 @@ from .bucket_writes import ALL_NEW, Change, applicable, change, creation, fence
 from .item_reader import record_name
 from .older.old_buckets import OldBuckets
 from .pages import Query, read_page, read_pages
-from .table import Table, key_of
+from .table import Action, Table, key_of
 from .wire.errors import ConditionFailed, Reason, RequestInvalid, TransactionCanceled
 from .wire.values import Item
 
 # A refund is sent again only when other writes moved the balance across its condition.
 _MAX_ATTEMPTS = 16
+CONDITION_FAILED = "ConditionalCheckFailed"
 
 
 class DynamoBuckets:
@@ -103,6 +104,15 @@ class DynamoBuckets:
         return decode_bucket_item(address, item) if item else None
 
     async def write_all(self, writes: Sequence[tuple[BucketAddress, Write]]) -> list[Outcome]:
+        outcomes = await self.write_beside(writes, None, writes[0][1].operation)
+        assert isinstance(outcomes, list)
+        return outcomes
+
+    async def write_beside(
+        self, writes: Sequence[tuple[BucketAddress, Write]], other: Action | None, token: str
+    ) -> list[Outcome] | Reason:
+        """Carry out writes and an action on another record, all or none. Return the reason why that
+        action was refused, if it was."""
         if self.learn is not None:
             await self.learn()
         if self.older is not None:
@@ -111,11 +121,16 @@ class DynamoBuckets:
                 return [Refused(moved[a]) if a in moved else Granted(UNSEEN) for a, _ in writes]
         actions = [_action(self._table.name, address, write) for address, write in writes]
         try:
-            await self._table.transact(actions, token=writes[0][1].operation)
+            await self._table.transact([*actions, *([other] if other else ())], token=token)
         except TransactionCanceled as refusal:
+            *reasons, last = refusal.reasons
+            if other is None:
+                reasons.append(last)
+            elif last.code == CONDITION_FAILED:
+                return last
             return [
                 _reason(address, write, reason)
-                for (address, write), reason in zip(writes, refusal.reasons, strict=True)
+                for (address, write), reason in zip(writes, reasons, strict=True)
             ]
         except RequestInvalid:
             await self._blame([address for address, _ in writes])
@@ -227,7 +242,7 @@ def _outcome(address: BucketAddress, write: Write, item: Item | None) -> Outcome
 
 def _reason(address: BucketAddress, write: Write, reason: Reason) -> Outcome:
     """Return the outcome of one action of a canceled transaction."""
-    if reason.code == "ConditionalCheckFailed":
+    if reason.code == CONDITION_FAILED:
         return _outcome(address, write, reason.item)
     # This action could have been carried out. DynamoDB does not show its item, and no caller asks.
     return Granted(UNSEEN)

@@ -14,7 +14,7 @@ from .codec import decode_namespace_item, encode_namespace_item
 from .contention import halfway, race, won
 from .expressions import IS_NEW, Field
 from .pages import Query, read_page, read_pages
-from .schema import REGISTRY_ID, key, pk_system, sk_namespace, sk_nsid
+from .schema import REGISTRY_ID, key, pk_receipts, pk_system, sk_namespace, sk_nsid
 from .table import Action, Key, Table, key_of
 from .wire.errors import ConditionFailed
 
@@ -142,6 +142,8 @@ class DynamoNamespaces:
         purged = await self._delete_all(Query(namespace_id, index="GSI4"))
         # Older clients left the records of this partition out of the index.
         purged += await self._delete_all(Query(pk_system(namespace_id), attributes=("PK", "SK")))
+        for partition in pk_receipts(namespace_id):
+            purged += await self._delete_all(Query(partition, attributes=("PK", "SK")))
         for _ in range(_PURGE_ROUNDS):
             late = await self._still_there(namespace_id)
             if not late:

@@ -6,6 +6,7 @@
     entity config      {ns}/ENTITY#{id}                #CONFIG#{res}
     resource config    {ns}/RESOURCE#{res}             #CONFIG
     system config      {ns}/SYSTEM#                    #CONFIG
+    receipt            {ns}/RECEIPT#{slot}             KEY#{key} or LEASE#{lease id}
     deleted config     as the config had               #DELETED and what the config had
     resource registry  {ns}/SYSTEM#                    #RESOURCES
     entity registry    {ns}/SYSTEM#                    #ENTITY_CONFIG_RESOURCES
@@ -31,6 +32,7 @@ change of a balance never writes to an index.
 from __future__ import annotations
 
 from typing import Any
+from zlib import crc32
 
 from ...core.validation import RESERVED_NAMESPACE
 
@@ -38,6 +40,8 @@ REGISTRY_ID = RESERVED_NAMESPACE
 BUCKET_PREFIX = "b"
 LIMIT_PREFIX = "l"
 TTL_ATTRIBUTE = "ttl"
+RECEIPT_PREFIX = "RECEIPT#"
+_RECEIPT_SLOTS = 16
 
 
 def pk_entity(namespace_id: str, entity_id: str) -> str:
@@ -58,6 +62,16 @@ def pk_resource(namespace_id: str, resource: str) -> str:
 def pk_system(namespace_id: str) -> str:
     """Return the partition of a namespace's defaults and registries."""
     return f"{namespace_id}/SYSTEM#"
+
+
+def pk_receipt(namespace_id: str, name: str) -> str:
+    """Return the partition of a receipt: one of several, so that none is written too often."""
+    return pk_receipts(namespace_id)[crc32(name.encode()) % _RECEIPT_SLOTS]
+
+
+def pk_receipts(namespace_id: str) -> list[str]:
+    """Return all partitions with receipts of a namespace."""
+    return [f"{namespace_id}/{RECEIPT_PREFIX}{slot}" for slot in range(_RECEIPT_SLOTS)]
 
 
 def pk_stream() -> str:

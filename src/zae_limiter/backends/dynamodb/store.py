@@ -17,6 +17,7 @@ from .namespaces import DynamoNamespaces
 from .older.old_buckets import OldBuckets
 from .older.records import holds_old_records
 from .opening import Creation, reach
+from .receipts import DynamoReceipts
 from .table import Table
 from .usage import DynamoUsage
 from .versions import VERSION_KEY, DynamoVersions
@@ -40,6 +41,7 @@ class DynamoStore:
         self.table = table
         self.opened_version: VersionRecord | None = None
         self.buckets = DynamoBuckets(table)
+        self.receipts = DynamoReceipts(table, self.buckets)
         self.configs = DynamoConfigs(table, recorder)
         self.entities = DynamoEntities(table, recorder)
         self.namespaces = DynamoNamespaces(table)

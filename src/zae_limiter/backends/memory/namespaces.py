@@ -60,7 +60,7 @@ class MemoryNamespaces:
             tables.namespaces.pop(namespace_id, None)
             data = (
                 *(tables.configs, tables.entities, tables.audit),
-                *(tables.usage, tables.snapshots),
+                *(tables.usage, tables.snapshots, tables.receipts),
             )
             purged = forget(tables, lambda key: key.namespace_id == namespace_id)
             return purged + sum(drop(table, lambda key: key[0] == namespace_id) for table in data)

@@ -20,6 +20,7 @@ from .configs import MemoryConfigs
 from .entities import MemoryEntities
 from .images import MemoryImages
 from .namespaces import MemoryNamespaces
+from .receipts import MemoryReceipts
 from .tables import Tables
 from .usage import MemoryUsage
 
@@ -49,6 +50,7 @@ class MemoryStore:
         self._tables = tables = Tables(lock)
         self.images = MemoryImages(tables)
         self.buckets = MemoryBuckets(tables, apply)
+        self.receipts = MemoryReceipts(tables, self.buckets, apply)
         self.configs = MemoryConfigs(tables)
         self.entities = MemoryEntities(tables)
         self.namespaces = MemoryNamespaces(tables)

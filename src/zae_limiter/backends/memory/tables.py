@@ -14,6 +14,7 @@ from ...core.audit import AuditEvent
 from ...core.bucket import Bucket, BucketAddress
 from ...core.hierarchy import ConfigSlot
 from ...core.models import Entity, LimiterConfig
+from ...core.receipts import Receipt, ReceiptKey
 from ...core.usage import UsageCounts
 from ...core.windows import WindowType
 from ...ports.repository_protocol import NamespaceRecord
@@ -51,6 +52,7 @@ class Tables:
     lock: AbstractContextManager[object]
     buckets: dict[BucketAddress, Bucket] = field(default_factory=dict)
     readings: dict[BucketAddress, Reading] = field(default_factory=dict)
+    receipts: dict[ReceiptKey, Receipt] = field(default_factory=dict)
     configs: dict[tuple[str, ConfigSlot], LimiterConfig] = field(default_factory=dict)
     entities: dict[tuple[str, str], Entity] = field(default_factory=dict)
     namespaces: dict[str, NamespaceRecord] = field(default_factory=dict)

@@ -62,17 +62,17 @@ class SqliteBuckets:
 
     async def write(self, address: BucketAddress, write: Write) -> Outcome:
         return await self._connection.write(
-            lambda db: write_locked(_BucketRows(db), apply, address, write)
+            lambda db: write_locked(BucketRows(db), apply, address, write)
         )
 
     async def write_all(self, writes: Sequence[tuple[BucketAddress, Write]]) -> list[Outcome]:
         return await self._connection.write(
-            lambda db: write_all_locked(_BucketRows(db), apply, writes)
+            lambda db: write_all_locked(BucketRows(db), apply, writes)
         )
 
     async def fence(self, address: BucketAddress, operation: str) -> Bucket | None:
         return await self._connection.write(
-            lambda db: fence_locked(_BucketRows(db), address, operation)
+            lambda db: fence_locked(BucketRows(db), address, operation)
         )
 
     async def read(self, addresses: Sequence[BucketAddress]) -> dict[BucketAddress, Bucket]:
@@ -110,7 +110,7 @@ class SqliteBuckets:
         return await self._reader.read(page)
 
 
-class _BucketRows:
+class BucketRows:
     """The rows of one transaction."""
 
     def __init__(self, db: sqlite3.Connection) -> None:

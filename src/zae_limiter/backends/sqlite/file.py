@@ -152,6 +152,8 @@ def _prepare(db: sqlite3.Connection, path: str, *, create: bool, deadline: float
             f"{path} cannot be shared: its file system has no shared memory", retryable=False
         )
     db.execute("PRAGMA synchronous = NORMAL")
+    # A file that an older client made has no such table yet.
+    patiently(deadline, lambda: db.executescript(_statements("receipts.sql")))
 
 
 def _make(db: sqlite3.Connection) -> None:
@@ -165,11 +167,15 @@ def _make(db: sqlite3.Connection) -> None:
 
 
 @cache
+def _statements(name: str) -> str:
+    return files(__package__).joinpath(name).read_text("utf-8")
+
+
+@cache
 def _making() -> str:
-    schema = files(__package__).joinpath("schema.sql").read_text("utf-8")
     return f"""
         BEGIN EXCLUSIVE;
-        {schema}
+        {_statements("schema.sql")}
         PRAGMA application_id = {APPLICATION_ID};
         PRAGMA user_version = {FILE_VERSION};
         COMMIT;

@@ -37,6 +37,7 @@ _DELETE = "DELETE FROM namespaces WHERE namespace_id = ?"
 # Without this bound, a purge would lock other processes out for long.
 _PURGED_PER_TRANSACTION = 1000
 _KEYS = {
+    "receipts": "namespace_id, name",
     "buckets": "namespace_id, entity_id, resource, shard",
     "configs": "namespace_id, entity_id, resource",
     "entities": "namespace_id, entity_id",

@@ -15,6 +15,7 @@ from .connection import Connection
 from .entities import SqliteEntities
 from .file import locate
 from .namespaces import SqliteNamespaces
+from .receipts import SqliteReceipts
 from .usage import SqliteUsage
 
 LOCK_WAIT_S = 5.0
@@ -33,6 +34,7 @@ class SqliteStore:
         self._connections = (connection, reader)
         self._connection = connection
         self.buckets = SqliteBuckets(connection, reader)
+        self.receipts = SqliteReceipts(connection)
         self.configs = SqliteConfigs(connection, reader)
         self.entities = SqliteEntities(connection, reader)
         self.namespaces = SqliteNamespaces(connection)
