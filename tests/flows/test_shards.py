@@ -213,6 +213,20 @@ def test_the_stored_state_can_be_asked_for_by_shard(bench: Bench) -> None:
     assert len(repository.get_buckets("key")) == len(repository.get_buckets("key", "gpt-4")) == 8
 
 
+def test_a_resource_counts_the_whole_capacity_of_a_split_bucket_once(bench: Bench) -> None:
+    """While items adopt a changed limit one by one, item 0 stands for the bucket."""
+    take(bench.limiter, rpm=1)
+    bench.split_to(4)
+    last = bench.home._replace(shard=3)
+    late = bench.items[last]
+    cell = late.cells["rpm"]
+    older = cell._replace(rate=cell.rate._replace(ceiling_milli=7000))
+    bench.items[last] = late._replace(cells={**late.cells, "rpm": older})
+    found = bench.limiter.get_resource_capacity("gpt-4", "rpm")
+    assert found.total_capacity == RPM.capacity
+    assert [entity.capacity for entity in found.entities] == [RPM.capacity]
+
+
 def test_a_limit_change_reaches_every_shard(bench: Bench) -> None:
     take(bench.limiter, rpm=1)
     bench.split_to(8)

@@ -162,9 +162,10 @@ def _entity_capacities(
 ) -> Iterable[EntityCapacity]:
     tokens_milli: dict[str, int] = {}
     capacities: dict[str, int] = {}
-    for address, bucket in buckets.items():
+    # Items adopt a changed limit one by one; item 0 stands for the bucket.
+    for address, bucket in sorted(buckets.items()):
         cell = bucket.cells[limit_name]
-        capacities[address.entity_id] = cell.capacity_milli // MILLI
+        capacities.setdefault(address.entity_id, cell.capacity_milli // MILLI)
         held = tokens_milli.get(address.entity_id, 0)
         tokens_milli[address.entity_id] = held + cell.tokens_milli
     for entity_id, capacity in sorted(capacities.items()):
