@@ -8,29 +8,24 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
-from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
-from tests.support.dynamodb import get, new_name
+from tests.support.old_table import OldTable, old_keys, takes
 from tests.support.old_tables import SHAPES, Record, Shape, old_bucket, old_records
-from tests.support.servers.chaos import ChaosProxy, DropAnswer, Pass, Reset
+from tests.support.servers.chaos import ChaosProxy, DropAnswer, Pass, Reset, service_error
 from tests.support.servers.processes import Server
 from zae_limiter import (
     IncompatibleSchemaError,
     Limit,
     LimiterConfig,
-    RateLimitExceeded,
-    StoredDataError,
     SyncRateLimiter,
     SyncRepository,
     ValidationError,
     VersionMismatchError,
 )
 from zae_limiter.backends.dynamodb.schema import key
-from zae_limiter.backends.dynamodb.store import DynamoStore
-from zae_limiter.backends.dynamodb.wire.values import from_item, to_item
 from zae_limiter.cli import cli
 from zae_limiter.migrations import (
     Migration,
@@ -42,69 +37,8 @@ from zae_limiter.migrations import (
 from zae_limiter.runtime.blocking import run
 
 RPM = Limit.per_day("rpm", 10)
-_BATCH = 25
 # `make soak` migrates many more.
 OLD_BUCKETS = int(os.environ.get("ZAEL_OLD_BUCKETS", "40"))
-
-
-class OldTable:
-    """A table that an older version left, and a way to look into it."""
-
-    def __init__(self, server: Server) -> None:
-        self.place: dict[str, Any] = {
-            "stack": new_name(),
-            "region": server.region,
-            "endpoint_url": server.url,
-        }
-        self._admin = SyncRepository.open(**self.place)
-        store = self._admin.scope.store
-        assert isinstance(store, DynamoStore)
-        self.store, self.namespace_id = store, self._admin.namespace_id
-        self.now_ms = self._admin.scope.io.now_ms()
-
-    def forget_namespaces(self) -> None:
-        """Leave nothing that a table had before namespaces came."""
-        for pk, sk in self.items():
-            run(self.store.table.delete(key(pk, sk)))
-
-    def be_of(self, schema: str) -> None:
-        self._admin.set_version_record(schema)
-
-    def put(self, *records: Record) -> None:
-        """Write records, as many at once as DynamoDB takes."""
-        for start in range(0, len(records), _BATCH):
-            puts = [{"PutRequest": {"Item": to_item(r)}} for r in records[start : start + _BATCH]]
-            request = {"RequestItems": {self.store.table.name: puts}}
-            answer = run(self.store.table.call("BatchWriteItem", request))
-            assert not answer.get("UnprocessedItems")
-
-    def items(self) -> dict[tuple[str, str], dict[str, Any]]:
-        found: list[dict[str, Any]] = []
-        request: dict[str, Any] = {"TableName": self.store.table.name, "ConsistentRead": True}
-        while True:
-            page = run(self.store.table.call("Scan", request))
-            found += map(from_item, page["Items"])
-            if "LastEvaluatedKey" not in page:
-                return {(item["PK"], item["SK"]): item for item in found}
-            request["ExclusiveStartKey"] = page["LastEvaluatedKey"]
-
-    def record(self) -> dict[str, Any]:
-        found = run(get(self.store, "_/SYSTEM#", "#VERSION"))
-        assert found is not None
-        return found
-
-    def connect(self, **options: Any) -> SyncRepository:
-        patience: dict[str, Any] = {"connect_timeout": 60, "read_timeout": 60}
-        return SyncRepository.connect(**self.place, **patience, **options)
-
-    def migrate(self, *options: str, typed: str | None = None, url: str | None = None) -> Result:
-        place = ("--name", self.place["stack"], "--region", self.place["region"])
-        args = ["migrate", *place, "--endpoint-url", url or self.place["endpoint_url"], *options]
-        return CliRunner().invoke(cli, args, input=typed, env={"ZAEL_URL": None})
-
-    def close(self) -> None:
-        self._admin.delete_table()
-        self._admin.close()
 
 
 @pytest.fixture
@@ -112,99 +46,6 @@ def table(dynamodb: Server) -> Iterator[OldTable]:
     made = OldTable(dynamodb)
     yield made
     made.close()
-
-
-def takes(limiter: SyncRateLimiter, entity_id: str = "key-1", **amounts: int) -> bool:
-    try:
-        with limiter.acquire(entity_id, "gpt-4", amounts):
-            return True
-    except RateLimitExceeded:
-        return False
-
-
-def old_keys(table: OldTable) -> list[tuple[str, str]]:
-    """The keys that no record of today's has."""
-    marks = ("#LIMIT#", "#BUCKET#")
-    return [k for k, v in table.items().items() if "/" not in k[0][:12] or k[1].startswith(marks)]
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_a_client_moves_the_bucket_that_it_needs(table: OldTable, shape: Shape) -> None:
-    left = {"rpm": (4, 10), "tpm": (300, 1000)}
-    ns = table.namespace_id
-    table.put(*old_bucket(shape, "key-1", "gpt-4", left, table.now_ms, ns))
-    table.put(*old_bucket(shape, "key-1", "gpt-4o", {"rpm": (1, 10)}, table.now_ms, ns))
-    table.be_of("0.9.0")
-    with table.connect() as repository:
-        limiter = SyncRateLimiter(repository)
-        limiter.set_system_defaults([RPM, Limit.per_day("tpm", 1000)])
-        assert limiter.available("key-1", "gpt-4") == {"rpm": 4, "tpm": 300}
-        assert {b.resource for b in repository.get_buckets("key-1")} == {"gpt-4", "gpt-4o"}
-        assert takes(limiter, rpm=3, tpm=100)
-        assert not takes(limiter, rpm=2)
-        assert limiter.available("key-1", "gpt-4") == {"rpm": 1, "tpm": 200}
-        assert limiter.available("key-1", "gpt-4o")["rpm"] == 1
-    assert {sk for _, sk in old_keys(table) if sk.startswith("#BUCKET#gpt-4#")} == set()
-    assert any(sk.startswith("#BUCKET#gpt-4o") for _, sk in old_keys(table))
-    moved = table.items()[f"{ns}/BUCKET#key-1#gpt-4#0", "#STATE"]
-    # What the old item had consumed was counted as usage before.
-    assert (moved["b_rpm_tc"], moved["b_tpm_tc"]) == (3000, 100_000)
-
-
-def test_limits_that_were_refilled_at_different_times_gain_what_each_is_due(
-    table: OldTable,
-) -> None:
-    """Half a day of 10 a day is 5; nothing is gained beyond the ceiling."""
-    early, late = table.now_ms - 43_200_000, table.now_ms
-    table.put(*old_bucket("flat", "key-1", "gpt-4", {"rpm": (1, 10), "x": (9, 10)}, early))
-    table.put(*old_bucket("nested", "key-1", "gpt-4", {"tpm": (20, 100)}, late))
-    table.be_of("0.9.0")
-    with table.connect() as repository:
-        found = {b.limit_name: b for b in repository.get_buckets("key-1", "gpt-4")}
-    assert {name: bucket.tokens for name, bucket in found.items()} == {"rpm": 6, "tpm": 20, "x": 10}
-    assert {bucket.last_refill_ms for bucket in found.values()} == {late}
-
-
-def test_a_repository_that_was_not_opened_moves_the_bucket_that_it_needs(table: OldTable) -> None:
-    """Such a repository works under the namespace id `default` itself."""
-    left = {"rpm": (4, 10)}
-    table.put(*old_bucket("prefixed", "key-1", "gpt-4", left, table.now_ms, "default"))
-    table.be_of("0.9.0")
-    place = (table.place["stack"], table.place["region"], table.place["endpoint_url"])
-    with pytest.warns(DeprecationWarning, match="is deprecated"):
-        repository = SyncRepository(*place)
-    with repository:
-        limiter = SyncRateLimiter(repository)
-        limiter.set_system_defaults([RPM])
-        assert takes(limiter, rpm=4)
-        assert not takes(limiter, rpm=1)
-
-
-def test_the_levels_of_a_chain_are_moved_and_charged_all_or_none(table: OldTable) -> None:
-    for entity_id, left in (("key-1", 8), ("acme", 3)):
-        table.put(*old_bucket("hybrid", entity_id, "gpt-4", {"rpm": (left, 10)}, table.now_ms))
-    table.be_of("0.9.0")
-    with table.connect() as repository:
-        limiter = SyncRateLimiter(repository)
-        limiter.set_system_defaults([RPM])
-        limiter.create_entity("acme")
-        limiter.create_entity("key-1", parent_id="acme", cascade=True)
-        assert not takes(limiter, rpm=4)
-        assert takes(limiter, rpm=3)
-        assert limiter.available("acme", "gpt-4") == {"rpm": 0}
-        assert [b.tokens for b in repository.get_buckets("key-1", "gpt-4")] == [5]
-
-
-def test_an_entity_that_is_deleted_takes_its_old_bucket_along(table: OldTable) -> None:
-    table.put(*old_bucket("nested", "key-1", "gpt-4", {"rpm": (0, 10)}, table.now_ms))
-    table.be_of("0.9.0")
-    with table.connect() as repository:
-        limiter = SyncRateLimiter(repository)
-        limiter.set_system_defaults([RPM])
-        limiter.create_entity("key-1")
-        limiter.delete_entity("key-1")
-        assert old_keys(table) == []
-        assert takes(limiter, rpm=10)
 
 
 def test_a_whole_table_is_migrated(table: OldTable) -> None:
@@ -310,6 +151,27 @@ def test_an_old_table_without_a_version_record_is_told_from_a_new_one(table: Old
     assert old_keys(table) == []
 
 
+def test_an_old_record_is_found_wherever_it_is_among_records_of_today(table: OldTable) -> None:
+    """Pages of a server hold a megabyte; the old record may be on any."""
+    run(table.store.table.delete(key("_/SYSTEM#", "#VERSION")))
+    place, blob = f"{table.namespace_id}/ENTITY#key-", "x" * 100_000
+    table.put(*({"PK": f"{place}{n}", "SK": "#META", "blob": blob} for n in range(25)))
+    table.connect().close()
+    table.put(*old_bucket("flat", "key-1", "gpt-4", {"rpm": (0, 10)}, table.now_ms))
+    with pytest.raises(IncompatibleSchemaError, match="zae-limiter migrate"):
+        table.connect()
+
+
+def test_a_client_that_may_not_look_for_old_records_is_not_let_in(
+    table: OldTable, proxy: ChaosProxy
+) -> None:
+    table.forget_namespaces()
+    # Two reads find no version record; the third call is the scan.
+    proxy.use([Pass(), Pass(), *[service_error(400, "AccessDeniedException")] * 3])
+    with pytest.raises(IncompatibleSchemaError, match="zae-limiter migrate"):
+        SyncRepository.connect(**{**table.place, "endpoint_url": proxy.url})
+
+
 @pytest.mark.parametrize("shape", ["flat", "prefixed"])
 def test_a_resource_s_capacity_counts_buckets_that_were_not_moved(
     table: OldTable, shape: Shape
@@ -370,6 +232,7 @@ def test_clients_and_the_migration_move_each_bucket_once(table: OldTable) -> Non
     """Of each bucket 5 of 10 are left, and nothing refills while the test runs."""
     entities = [f"key-{number}" for number in range(OLD_BUCKETS)]
     ns, left = table.namespace_id, {"rpm": (5, 10)}
+    table.turn_stream_off()
     shapes = [SHAPES[number % len(SHAPES)] for number in range(OLD_BUCKETS)]
     made = zip(entities, shapes, strict=True)
     old = (old_bucket(shape, e, "gpt-4", left, table.now_ms, ns) for e, shape in made)
@@ -468,17 +331,6 @@ def test_damaged_records_are_all_named_and_keep_no_other_from_being_moved(
     with table.connect() as repository:
         assert [each.capacity for each in repository.get_resource_defaults("claude")] == [9]
         assert [each.name for each in repository.get_limits("key-2")] == ["rpm"]
-
-
-def test_a_damaged_old_bucket_is_an_error_for_the_client_that_needs_it(table: OldTable) -> None:
-    table.put({"PK": "ENTITY#key-1", "SK": "#BUCKET#gpt-4#rpm", "tokens_milli": 5})
-    table.be_of("0.9.0")
-    with table.connect() as repository:
-        limiter = SyncRateLimiter(repository)
-        limiter.set_system_defaults([RPM])
-        with pytest.raises(StoredDataError, match="capacity_milli"):
-            takes(limiter, rpm=1)
-        assert takes(limiter, "key-2", rpm=10)
 
 
 def test_migrations_are_registered_in_the_order_of_their_versions() -> None:

@@ -15,7 +15,7 @@ from .entities import DynamoEntities
 from .lifecycle import create_dynamo_table, delete_dynamo_table
 from .namespaces import DynamoNamespaces
 from .older.old_buckets import OldBuckets
-from .older.records import holds_old_records
+from .older.records import may_hold_old_records
 from .opening import Creation, reach
 from .receipts import DynamoReceipts
 from .table import Table
@@ -86,7 +86,7 @@ class DynamoStore:
         )
         try:
             record = await reach(store.table, Access(region, endpoint_url), create)
-            if record is None and await holds_old_records(store.table):
+            if record is None and await may_hold_old_records(store.table):
                 record = VersionRecord(UNKNOWN_SCHEMA_VERSION)
         except BaseException:
             await store.close()

@@ -259,11 +259,14 @@ class Mover:
     async def _move_together(self, old: dict[BucketAddress, list[Item]]) -> None:
         """Move buckets in one transaction, else one by one: a client may have moved some, and one
         that cannot be read keeps no other from being moved."""
-        with suppress(StoredDataError):
-            if not self._dry_run and await self._buckets.adopt_together(old):
-                self.tally.moved["buckets"] += len(old)
-                return
-        for address in old:
+        left = set(old)
+        if not self._dry_run:
+            whole = {a: i for a, i in old.items() if await self._buckets.is_whole(a, i)}
+            with suppress(StoredDataError):
+                if whole and await self._buckets.adopt_together(whole):
+                    self.tally.moved["buckets"] += len(whole)
+                    left -= whole.keys()
+        for address in sorted(left):
             try:
                 await self._move_bucket(address)
             except StoredDataError as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from ....core.bucket import Bucket, BucketAddress, Cell, refill
+from ....core.bucket import Bucket, BucketAddress, Cell, is_ahead, refill
 from ....core.rates import rate_of
 from ..bucket_codec import bucket_key, decode_bucket_item, encode_bucket_item
 from ..codec import decode_namespace_item
@@ -43,7 +43,7 @@ class OldBuckets:
     async def look(self, address: BucketAddress) -> Bucket | None:
         """Return the bucket as it will be when it is moved; None where there is no old one."""
         items = await self._items(address)
-        return decode_old_bucket(address, items) if items else None
+        return self._decoded(address, items) if items else None
 
     async def adopt(self, address: BucketAddress) -> Bucket | None:
         """Move the bucket, or find it moved by another client. None where there is no old one."""
@@ -54,7 +54,7 @@ class OldBuckets:
             items = await self._items(address)
             if not items:
                 return []
-            bucket = decode_old_bucket(address, items)
+            bucket = self._decoded(address, items)
             if await won(self._table, self._moving(address, bucket, items)):
                 return [bucket]
             stored = await self._table.get(bucket_key(address), consistent=True)
@@ -72,8 +72,19 @@ class OldBuckets:
         is moved, when one of them has been moved or changed meanwhile."""
         actions: list[Action] = []
         for address, items in old.items():
-            actions += self._moving(address, decode_old_bucket(address, items), items)
+            actions += self._moving(address, self._decoded(address, items), items)
         return await won(self._table, actions)
+
+    async def is_whole(self, address: BucketAddress, items: Sequence[Item]) -> bool:
+        """Return whether these are all items of a bucket, given that they are all of a partition.
+        Versions that began to write the namespace into keys left items without it behind."""
+        seen = {item["PK"]["S"] for item in items}
+        partitions = await self._partitions(address.namespace_id, address.entity_id)
+        others = [pk for pk in partitions if pk not in seen]
+        return not any([await self._items_in(pk, address.resource) for pk in others])
+
+    def _decoded(self, address: BucketAddress, items: Sequence[Item]) -> Bucket:
+        return decode_old_bucket(address, items, self._table.io.now_ms())
 
     def _moving(
         self, address: BucketAddress, bucket: Bucket, items: Sequence[Item]
@@ -90,7 +101,7 @@ class OldBuckets:
             for item in await read_pages(self._table, Query(pk, OLD_BUCKET_SK)):
                 by_resource[old_resource(item["SK"]["S"])].append(item)
         addresses = {r: BucketAddress(namespace_id, entity_id, r) for r in by_resource}
-        return {addresses[r]: decode_old_bucket(addresses[r], by_resource[r]) for r in by_resource}
+        return {addresses[r]: self._decoded(addresses[r], by_resource[r]) for r in by_resource}
 
     async def of_resource(self, namespace_id: str, resource: str) -> dict[BucketAddress, Bucket]:
         """Return all old buckets of a resource, as they will be when they are moved."""
@@ -119,10 +130,12 @@ class OldBuckets:
         """Return the old items of a bucket: one for all limits, or one for each."""
         found: list[Item] = []
         for pk in await self._partitions(address.namespace_id, address.entity_id):
-            query = Query(pk, f"{OLD_BUCKET_SK}{address.resource}")
-            items = await read_pages(self._table, query)
-            found += [i for i in items if old_resource(i["SK"]["S"]) == address.resource]
+            found += await self._items_in(pk, address.resource)
         return found
+
+    async def _items_in(self, pk: str, resource: str) -> list[Item]:
+        items = await read_pages(self._table, Query(pk, f"{OLD_BUCKET_SK}{resource}"))
+        return [item for item in items if old_resource(item["SK"]["S"]) == resource]
 
     async def _partitions(self, namespace_id: str, entity_id: str) -> list[str]:
         mine = [pk_entity(namespace_id, entity_id)]
@@ -144,26 +157,53 @@ def old_resource(sk: str) -> str:
     return sk.removeprefix(OLD_BUCKET_SK).partition("#")[0]
 
 
-def decode_old_bucket(address: BucketAddress, items: Sequence[Item]) -> Bucket:
+def decode_old_bucket(address: BucketAddress, items: Sequence[Item], now_ms: int) -> Bucket:
     """Return today's bucket of the old items. Limits that were refilled at different times are
     refilled to the latest of these, each by its own rate.
+
+    Older versions left items behind when they took to another shape. Of a limit that is in several
+    items, the one that was refilled last is in force, and of two at one time the smaller balance.
 
     Consumption is counted from zero: the reader of the table's stream counts what a new item has
     consumed, and has counted what the old one had.
     """
-    single = [item for item in items if item["SK"]["S"].count("#") > _SIGNS_OF_COMPOSITE]
-    parts = [decode_record(item, _single) for item in single]
-    composite = [item for item in items if item not in single]
-    parts += [decode_bucket_item(address, flattened(item)) for item in composite]
-    refilled_at_ms = max(part.refilled_at_ms for part in parts)
-    cells: dict[str, Cell] = {}
-    for part in parts:
-        cells |= refill(part, refilled_at_ms).cells
+    read = (_without_lead(_part(address, item), now_ms) for item in items)
+    parts = sorted(read, key=lambda part: part.refilled_at_ms)
     latest = parts[-1]
+    cells: dict[str, Cell] = {}
+    times_ms: dict[str, int] = {}
+    for part in parts:
+        for name, cell in refill(part, latest.refilled_at_ms).cells.items():
+            is_newer = times_ms.get(name) != part.refilled_at_ms
+            if is_newer or cell.tokens_milli < cells[name].tokens_milli:
+                cells[name], times_ms[name] = cell, part.refilled_at_ms
     uncounted = {name: cell._replace(consumed_milli=0) for name, cell in cells.items()}
     return latest._replace(
-        cells=uncounted, refilled_at_ms=refilled_at_ms, fingerprint="", recent=(), acquires=0
+        cells=uncounted,
+        expires_at_s=_last_expiry([part.expires_at_s for part in parts]),
+        fingerprint="",
+        recent=(),
+        acquires=0,
     )
+
+
+def _without_lead(part: Bucket, now_ms: int) -> Bucket:
+    """Set back a refill time that a wrong clock wrote. Without this, all other limits of the bucket
+    would gain the time up to it."""
+    return part._replace(refilled_at_ms=now_ms) if is_ahead(part, now_ms) else part
+
+
+def _last_expiry(times_s: Sequence[int | None]) -> int | None:
+    """Return the time at which the last part expires; None when one never does."""
+    known = [at_s for at_s in times_s if at_s is not None]
+    return max(known) if len(known) == len(times_s) else None
+
+
+def _part(address: BucketAddress, item: Item) -> Bucket:
+    """Read an item of one limit, or of all limits."""
+    if item["SK"]["S"].count("#") > _SIGNS_OF_COMPOSITE:
+        return decode_record(item, _single)
+    return decode_bucket_item(address, flattened(item))
 
 
 _SIGNS_OF_COMPOSITE = 2

@@ -11,6 +11,7 @@ from ....core.hierarchy import SYSTEM_SLOT, ConfigSlot
 from ....core.limit import Limit
 from ....core.models import Entity, LimiterConfig
 from ..codec import decode_config_item, decode_entity_item, decode_event_item
+from ..expressions import Field, request_fields
 from ..item_reader import ItemReader, decode_record
 from ..schema import REGISTRY_ID, sk_config, sk_version
 from ..table import Table
@@ -21,7 +22,8 @@ OLD_BUCKET_SK = "#BUCKET#"
 USAGE_SK = "#USAGE#"
 AUDIT_SK = "#AUDIT#"
 _BURST = "_bx"
-_FIRST_PAGE_ITEMS = 100
+# A page has a megabyte. Without this bound, opening a large table would take minutes.
+_MOST_PAGES = 50
 _REGISTRY_KEYS = {"#RESOURCES", "#ENTITY_CONFIG_RESOURCES"}
 _PARTITION = re.compile(r"(?:([^/#]+)/)?(ENTITY|RESOURCE|SYSTEM|AUDIT)#(.*)", re.DOTALL)
 
@@ -136,12 +138,21 @@ def merged(configs: list[LimiterConfig]) -> LimiterConfig:
     return LimiterConfig(tuple(limits.values()) or None, **settings)  # type: ignore[arg-type]
 
 
-async def holds_old_records(table: Table) -> bool:
-    """Return whether the first page of a table has a record of an older shape. A client that may
-    not look sees none."""
-    request = {"TableName": table.name, "Limit": _FIRST_PAGE_ITEMS}
-    try:
-        answer = await table.repeatable("Scan", request)
-    except StorageUnavailable:
-        return False
-    return any(old_key(item) is not None for item in answer["Items"])
+async def may_hold_old_records(table: Table) -> bool:
+    """Return whether a table may have a record of an older shape: one was found, or the table is
+    larger than what is read here, or the client may not look. Only a migration reads all of it."""
+    shown = [Field(name).show() for name in ("PK", "SK", "data")]
+    request = {"TableName": table.name, **request_fields(shown)}
+    for _ in range(_MOST_PAGES):
+        try:
+            answer = await table.repeatable("Scan", request)
+        except StorageUnavailable as error:
+            if error.is_outage:
+                raise
+            return True
+        if any(old_key(item) is not None for item in answer["Items"]):
+            return True
+        if "LastEvaluatedKey" not in answer:
+            return False
+        request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
+    return True
