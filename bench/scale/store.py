@@ -40,6 +40,7 @@ class _ModelBuckets:
         self.of_entity = buckets.of_entity
         self.of_resource = buckets.of_resource
         self.of_resource_after = buckets.of_resource_after
+        self.of_namespace_after = buckets.of_namespace_after
         self._table = table
         self._buckets = buckets
 

@@ -66,6 +66,10 @@ def test_a_stack_lives_from_deploy_to_delete(
     wait_until(lambda: +totals(snapshots_of(repository, "daily")) == counted, "usage is counted")
     assert +totals(snapshots_of(repository, "hourly")) == counted
 
+    told = json.loads(aws.out("doctor", "--json", "-N", NAMESPACE))["findings"]
+    lambdas = [each for each in told if each["check"] == "lambda"]
+    assert [each["state"] for each in lambdas] == ["ok"], lambdas
+
     upgraded = aws.result("upgrade", "--lambda-memory", "512")
     assert upgraded["status"] == "UPDATE_COMPLETE"
     assert upgraded["lambda"]["status"] == "unchanged"

@@ -130,6 +130,7 @@ class _TrueBuckets:
         self.of_entity = buckets.of_entity
         self.of_resource = buckets.of_resource
         self.of_resource_after = buckets.of_resource_after
+        self.of_namespace_after = buckets.of_namespace_after
         self._buckets = buckets
         self._truth = truth
         self._steps = count()

@@ -155,6 +155,7 @@ class WatchedBuckets:
         self.of_entity = buckets.of_entity
         self.of_resource = buckets.of_resource
         self.of_resource_after = buckets.of_resource_after
+        self.of_namespace_after = buckets.of_namespace_after
 
     async def write(self, address: BucketAddress, write: Write) -> Outcome:
         outcomes = await self._carry_out([(address, write)], self._buckets.write(address, write))

@@ -119,6 +119,11 @@ class SlowBuckets:
     ) -> tuple[dict[BucketAddress, Bucket], str | None]:
         return await self._inner.of_resource_after(namespace_id, resource, cursor)
 
+    async def of_namespace_after(
+        self, namespace_id: str, cursor: str | None
+    ) -> tuple[dict[BucketAddress, Bucket], str | None]:
+        return await self._inner.of_namespace_after(namespace_id, cursor)
+
 
 class SlowStore:
     """A store whose buckets are slow."""

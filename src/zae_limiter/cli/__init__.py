@@ -17,6 +17,7 @@ from .commands import Commands
 from .completion import completion
 from .config import config
 from .demo.command import demo
+from .doctor.command import doctor
 from .entity import entity
 from .iam_policy import iam_policy
 from .local_aws.command import local
@@ -63,6 +64,7 @@ for command in (
     delete,
     demo,
     deploy,
+    doctor,
     entity,
     iam_policy,
     lambda_export,

@@ -11,12 +11,13 @@ from .._version import __version__
 from ..core.versions import CURRENT_SCHEMA_VERSION, is_on_the_way
 from ..flows.admin.versions import compare
 from ..ports.deployment import DeployedStore, VersionRecord
+from ..ports.repository_protocol import RepositoryProtocol
 from .options import examples, json_option, registry_options
 from .output import print_fields, print_json
 from .target import Target
 
 
-class _Finding(NamedTuple):
+class VersionFinding(NamedTuple):
     """The versions of a store, and the advice that follows. A store without a table has none."""
 
     record: VersionRecord | None
@@ -28,29 +29,33 @@ class _Finding(NamedTuple):
         return self.status.startswith("COMPATIBLE")
 
 
-def _find(target: Target) -> _Finding:
+def _find(target: Target) -> VersionFinding:
     with target.registry() as registry:
-        store = registry.scope.store
-        if not isinstance(store, DeployedStore):
-            return _Finding(None, "COMPATIBLE", "")
-        record = store.opened_version
+        return judge_versions(registry.scope.store)
+
+
+def judge_versions(store: RepositoryProtocol) -> VersionFinding:
+    """Return whether this client can use an open store, and the advice that follows."""
+    if not isinstance(store, DeployedStore):
+        return VersionFinding(None, "COMPATIBLE", "")
+    record = store.opened_version
     if record is None:
-        return _Finding(
+        return VersionFinding(
             None, "NOT INITIALIZED", "The table has no version record: run `zae-limiter deploy`."
         )
     result = compare(record).result
     advice = f"{result.message[:1].upper()}{result.message[1:]}." if result.message else ""
     if not result.is_compatible:
-        return _Finding(record, "INCOMPATIBLE", advice)
+        return VersionFinding(record, "INCOMPATIBLE", advice)
     if result.requires_lambda_update:
-        return _Finding(record, "COMPATIBLE (Lambda update available)", advice)
+        return VersionFinding(record, "COMPATIBLE (Lambda update available)", advice)
     if is_on_the_way(record.schema_version):
         advice = (
             "Buckets of an older shape are moved when they are used, and all others by"
             " `zae-limiter migrate`. Clients of older versions must stay stopped."
         )
-        return _Finding(record, "COMPATIBLE (migration under way)", advice)
-    return _Finding(record, "COMPATIBLE", advice)
+        return VersionFinding(record, "COMPATIBLE (migration under way)", advice)
+    return VersionFinding(record, "COMPATIBLE", advice)
 
 
 def _versions(record: VersionRecord | None) -> dict[str, str | None]:
@@ -109,6 +114,6 @@ def check(as_json: bool, target: Target) -> None:
     sys.exit(0 if found.is_usable else 1)
 
 
-def _print_advice(found: _Finding) -> None:
+def _print_advice(found: VersionFinding) -> None:
     if found.advice:
         click.echo(found.advice)

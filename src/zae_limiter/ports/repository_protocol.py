@@ -73,6 +73,12 @@ class Buckets(Protocol):
         of a bucket are on one page. A page is small enough that no other caller waits for it. A
         deletion between two pages makes no page leave out an item that stays."""
 
+    async def of_namespace_after(
+        self, namespace_id: str, cursor: str | None
+    ) -> tuple[dict[BucketAddress, Bucket], str | None]:
+        """Return one page of all bucket items of a namespace, and the cursor of the next page. An
+        item that cannot be read is left out, and a `StoredDataWarning` names it."""
+
 
 class Receipts(Protocol):
     """The role of receipts, which are charges that other processes can find."""

@@ -198,6 +198,18 @@ class DynamoBuckets:
         following = kept[-1]["GSI2SK"]["S"] if more is not None and kept else None
         return dict(sorted(readable(_addressed, items))), following
 
+    async def of_namespace_after(
+        self, namespace_id: str, cursor: str | None
+    ) -> tuple[dict[BucketAddress, Bucket], str | None]:
+        low, high = cursor or "BUCKET#", "BUCKET$"
+        attributes = ("PK", "SK", "GSI4SK")
+        query = Query(namespace_id, low=low, high=high, index="GSI4", attributes=attributes)
+        entries, more = await read_page(self._table, query)
+        kept = [entry for entry in entries if entry["GSI4SK"]["S"] != cursor]
+        items = await self._table.batch_get(map(key_of, kept), consistent=True)
+        following = kept[-1]["GSI4SK"]["S"] if more is not None and kept else None
+        return dict(sorted(readable(_addressed, items))), following
+
     async def _indexed(self, index: str, pk: str, prefix: str) -> dict[BucketAddress, Bucket]:
         """Return the items of an index, which itself has only their keys."""
         entries = await read_pages(self._table, Query(pk, prefix, index=index))

@@ -131,6 +131,12 @@ def _checkpoint(fields: ItemReader, now_ms: int) -> Checkpoint:
     return Checkpoint(record_id, owner, lease_ends_ms, wanted_by)
 
 
+async def works_with_checkpoints(table: Table) -> list[str]:
+    """Return the names of the works of which readers have left checkpoints."""
+    items = await read_pages(table, Query(pk_stream(), attributes=("PK", "SK")))
+    return sorted({item["SK"]["S"].split("#")[2] for item in items})
+
+
 async def has_checkpoints(table: Table) -> bool:
     """Whether any reader of the table's stream has left a checkpoint."""
     return bool(await read_pages(table, Query(pk_stream()), limit=1))

@@ -73,6 +73,11 @@ class MemoryBuckets:
     ) -> tuple[dict[BucketAddress, Bucket], str | None]:
         return await self.of_resource(namespace_id, resource), None
 
+    async def of_namespace_after(
+        self, namespace_id: str, cursor: str | None
+    ) -> tuple[dict[BucketAddress, Bucket], str | None]:
+        return self._where(lambda a: a.namespace_id == namespace_id), None
+
     def _where(self, wanted: Callable[[BucketAddress], bool]) -> dict[BucketAddress, Bucket]:
         with self._tables.lock:
             found = self._tables.buckets

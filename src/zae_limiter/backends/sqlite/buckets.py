@@ -44,6 +44,14 @@ _SELECT_ENTITIES_AFTER = f"""
     WHERE namespace_id = ? AND +resource = ? AND entity_id > ?
     ORDER BY entity_id LIMIT {_ENTITIES_IN_PAGE}
 """
+_SELECT_RANGE = f"""
+    {_SELECT_ALL} WHERE namespace_id = ? AND entity_id > ? AND entity_id <= ?
+    ORDER BY entity_id, resource, shard
+"""
+_SELECT_OWNERS_AFTER = f"""
+    SELECT DISTINCT entity_id FROM buckets WHERE namespace_id = ? AND entity_id > ?
+    ORDER BY entity_id LIMIT {_ENTITIES_IN_PAGE}
+"""
 _SELECT_DUE = f"{_SELECT_ALL} WHERE look_at_s <= ? ORDER BY look_at_s LIMIT ?"
 _DELETE = f"DELETE FROM buckets WHERE {KEY}"
 _LOOK_AT = f"UPDATE buckets SET look_at_s = ? WHERE {KEY}"
@@ -99,15 +107,18 @@ class SqliteBuckets:
     async def of_resource_after(
         self, namespace_id: str, resource: str, cursor: str | None
     ) -> tuple[dict[BucketAddress, Bucket], str | None]:
-        def page(db: sqlite3.Connection) -> tuple[dict[BucketAddress, Bucket], str | None]:
-            key = (namespace_id, resource, cursor or "")
-            ids = [entity_id for (entity_id,) in db.execute(_SELECT_ENTITIES_AFTER, key)]
-            if not ids:
-                return {}, None
-            found = _buckets(db, _SELECT_RESOURCE, *key, ids[-1])
-            return found, ids[-1] if len(ids) == _ENTITIES_IN_PAGE else None
+        key = (namespace_id, resource, cursor or "")
+        return await self._reader.read(
+            lambda db: _page(db, _SELECT_ENTITIES_AFTER, _SELECT_RESOURCE, key)
+        )
 
-        return await self._reader.read(page)
+    async def of_namespace_after(
+        self, namespace_id: str, cursor: str | None
+    ) -> tuple[dict[BucketAddress, Bucket], str | None]:
+        key = (namespace_id, cursor or "")
+        return await self._reader.read(
+            lambda db: _page(db, _SELECT_OWNERS_AFTER, _SELECT_RANGE, key)
+        )
 
 
 class BucketRows:
@@ -150,6 +161,17 @@ class BucketRows:
 def _buckets(db: sqlite3.Connection, select: str, *key: str) -> dict[BucketAddress, Bucket]:
     """Return the buckets that can be read."""
     return dict(readable(_addressed, db.execute(select, key)))
+
+
+def _page(
+    db: sqlite3.Connection, select_ids: str, select: str, key: tuple[str, ...]
+) -> tuple[dict[BucketAddress, Bucket], str | None]:
+    """Return the buckets of the next entities, and the last of these if others may follow."""
+    ids = [entity_id for (entity_id,) in db.execute(select_ids, key)]
+    if not ids:
+        return {}, None
+    found = _buckets(db, select, *key, ids[-1])
+    return found, ids[-1] if len(ids) == _ENTITIES_IN_PAGE else None
 
 
 def _addressed(row: Row) -> tuple[BucketAddress, Bucket]:

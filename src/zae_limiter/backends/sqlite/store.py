@@ -73,6 +73,12 @@ class SqliteStore:
             lambda db: db.execute("SELECT 1 FROM namespaces LIMIT 1").fetchone()
         )
 
+    async def check_file(self) -> list[str]:
+        """Return what SQLite finds wrong with the file; nothing when all is well."""
+        _, reader = self._connections
+        told = await reader.select("PRAGMA quick_check(10)", ())
+        return [text for (text,) in told if text != "ok"]
+
     async def close(self) -> None:
         """Close the file. Closing twice does nothing."""
         for connection in self._connections:

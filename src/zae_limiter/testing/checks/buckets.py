@@ -339,6 +339,7 @@ async def check_a_deletion_between_two_pages_leaves_out_no_other_bucket(trial: T
             break
         await trial.store.entities.delete(trial.namespace_id, found[-1], trial.event(found[-1]))
     same(found, ids, "The entities of all pages")
+    same(len(await _of_namespace(trial)), len(await _paged(trial, "gpt-4")), "of_namespace_after")
 
 
 async def _expect_listed(
@@ -355,6 +356,17 @@ async def _expect_listed(
     same(await buckets.of_resource(trial.namespace_id, missing.resource), {}, "of_resource")
     same(await _paged(trial, missing.resource), {}, "of_resource_after")
     same(await buckets.read([]), {}, "read of nothing")
+    same(set(await _of_namespace(trial)), set(addresses), "of_namespace_after")
+
+
+async def _of_namespace(trial: Trial) -> dict[BucketAddress, Bucket]:
+    found: dict[BucketAddress, Bucket] = {}
+    cursor: str | None = None
+    while True:
+        page, cursor = await trial.store.buckets.of_namespace_after(trial.namespace_id, cursor)
+        found |= page
+        if cursor is None:
+            return found
 
 
 async def check_buckets_of_tenants_do_not_meet(trial: Trial) -> None:

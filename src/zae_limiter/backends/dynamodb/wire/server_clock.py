@@ -29,6 +29,12 @@ class ServerClock:
         """Return the milliseconds to add to our time. Zero unless our clock is clearly wrong."""
         return round(self.offset_s * 1000)
 
+    @property
+    def difference_s(self) -> float | None:
+        """Return the seconds that the server is ahead of us, as well as dates can tell; None while
+        no answer had one."""
+        return None if math.isinf(self._low_s) else (self._low_s + self._high_s) / 2
+
     def observe(self, date: str | None, sent_s: float, received_s: float) -> bool:
         """Learn from an answer, and say whether that changed anything."""
         if not date or date == self._last_date:

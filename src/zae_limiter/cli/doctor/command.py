@@ -1,0 +1,139 @@
+"""`zae-limiter doctor` carries out all checks and prints what was found."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+
+import click
+
+from ...backends.dynamodb.url import DynamoUrl
+from ...backends.store_url import OpenRequest, StoreUrl
+from ...backends.urls import parse_url
+from ...core.exceptions import NamespaceNotFoundError, StorageUnavailable, ZAELimiterError
+from ...flows.admin import namespaces
+from ...flows.scope import Scope
+from ...ports.repository_protocol import RepositoryProtocol
+from ...runtime.blocking import BlockingIo, run
+from ..options import examples, json_option, store_options
+from ..output import print_json, print_lines
+from ..target import Target
+from .finding import Finding
+
+_MAX_BUCKETS = 10_000
+
+
+@click.command(epilog=examples("doctor", "doctor --json"))
+@click.option(
+    "--buckets",
+    "at_most",
+    type=click.IntRange(0),
+    default=_MAX_BUCKETS,
+    show_default=True,
+    help="How many bucket items, entities and limits to read at most.",
+)
+@json_option
+@store_options
+def doctor(at_most: int, as_json: bool, target: Target) -> None:
+    """Check what a limiter stands on, and say what to mend.
+
+    Credentials, table or file, stream, who counts usage, clock, versions, records and buckets of
+    the namespace. Nothing is created or changed. The exit code is 1 when there is a problem.
+    """
+    target.require_shared()
+    found = run(_examine(parse_url(target.url), target.namespace, at_most))
+    healthy = all(finding.state != "problem" for finding in found)
+    if as_json:
+        print_json({"healthy": healthy, "findings": [finding.to_dict() for finding in found]})
+    else:
+        _print(found)
+    sys.exit(0 if healthy else 1)
+
+
+async def _examine(url: StoreUrl, namespace: str, at_most: int) -> list[Finding]:
+    found: list[Finding] = []
+    if isinstance(url, DynamoUrl):
+        from .table_checks import check_credentials
+
+        found.append(check_credentials(url))
+        if found[0].state == "problem":
+            return found
+    io = BlockingIo()
+    try:
+        store = await url.open(io, OpenRequest(create=False))
+    except ZAELimiterError as error:
+        fix = "Check --url or --name; `zae-limiter deploy` makes a stack on AWS."
+        return [*found, Finding("store", "problem", str(error), fix)]
+    try:
+        found += [finding async for finding in _of_store(url, store)]
+        found += [finding async for finding in _of_namespace(store, io, namespace, at_most)]
+    finally:
+        await store.close()
+        await io.close()
+    return found
+
+
+async def _of_store(url: StoreUrl, store: RepositoryProtocol) -> AsyncIterator[Finding]:
+    from .store_checks import check_file, check_versions
+
+    yield check_versions(store)
+    if isinstance(url, DynamoUrl):
+        async for finding in _of_table(url, store):
+            yield finding
+        return
+    from ...backends.sqlite.store import SqliteStore
+    from ...backends.sqlite.url import SqliteUrl
+
+    if isinstance(store, SqliteStore) and isinstance(url, SqliteUrl):
+        yield await check_file(store, url.path)
+
+
+async def _of_table(url: DynamoUrl, store: RepositoryProtocol) -> AsyncIterator[Finding]:
+    from ...backends.dynamodb.store import DynamoStore
+    from .reader_checks import check_readers
+    from .table_checks import check_skew, check_stream, check_table
+
+    assert isinstance(store, DynamoStore)
+    yield check_skew(store)
+    try:
+        finding, described = await check_table(store)
+        yield finding
+        if described is not None:
+            yield check_stream(described)
+            for each in await check_readers(store, url, described):
+                yield each
+    except StorageUnavailable as error:
+        fix = "A role that may acquire need not be allowed to describe the table."
+        yield Finding("table", "unknown", str(error), fix)
+
+
+async def _of_namespace(
+    store: RepositoryProtocol, io: BlockingIo, name: str, at_most: int
+) -> AsyncIterator[Finding]:
+    from .store_checks import check_buckets, check_records
+
+    try:
+        record = await namespaces.find(store, name)
+    except NamespaceNotFoundError as error:
+        fix = f"`zae-limiter namespace register {name}` makes it."
+        yield Finding("namespace", "problem", str(error), fix)
+        return
+    yield Finding("namespace", "ok", f"{record.name} ({record.namespace_id})")
+    scope = Scope(store, io, record.namespace_id)
+    try:
+        yield await check_records(scope, at_most)
+        for finding in await check_buckets(scope, at_most):
+            yield finding
+    except StorageUnavailable as error:
+        fix = "Check that the store answers, and the permissions of these credentials."
+        yield Finding("buckets", "problem", str(error), fix)
+
+
+def _print(found: list[Finding]) -> None:
+    width = max(len(finding.check) for finding in found)
+    for finding in found:
+        fix = [f"{'':<9}Fix: {finding.fix}"] if finding.fix else []
+        print_lines([f"{finding.state:<8} {finding.check:<{width}}  {finding.message}", *fix])
+    problems = sum(finding.state == "problem" for finding in found)
+    warnings = sum(finding.state == "warning" for finding in found)
+    print_lines([f"{problems} problem(s), {warnings} warning(s)"])
