@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.model_server import model_server
+
 ROOT = Path(__file__).parent.parent.parent
 README = ROOT / "README.md"
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
@@ -43,10 +45,24 @@ async def run_page(page: Path) -> None:
 WITH_EXAMPLES = [page for page in PAGES if any(blocks(page))]
 
 
+@pytest.fixture(scope="module")
+def provider() -> Iterator[str]:
+    """Where a model provider listens."""
+    with model_server() as server:
+        yield server.url
+
+
 @pytest.mark.parametrize("page", WITH_EXAMPLES, ids=name_of)
 def test_examples_run(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    page: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    provider: str,
 ) -> None:
+    for name, path in (("OPENAI", "/v1"), ("ANTHROPIC", "")):
+        monkeypatch.setenv(f"{name}_BASE_URL", provider + path)
+        monkeypatch.setenv(f"{name}_API_KEY", "key")
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("ZAEL_URL", raising=False)
     asyncio.run(run_page(page))

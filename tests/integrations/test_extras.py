@@ -6,13 +6,20 @@ import pytest
 
 from tests.support.programs import output_of
 
-FRAMEWORKS = {"fastapi": "starlette", "flask": "flask", "django": "django"}
+FRAMEWORKS = {
+    "fastapi": "starlette",
+    "flask": "flask",
+    "django": "django",
+    "openai": "openai",
+    "anthropic": "anthropic",
+}
 
 
 def test_rules_and_middleware_import_no_framework() -> None:
     program = f"""
         import sys
         import zae_limiter.integrations.asgi, zae_limiter.integrations.wsgi
+        import zae_limiter.integrations.llm.client
         print(sorted(set(sys.modules) & {set(FRAMEWORKS.values())!r}))
     """
     assert output_of(program) == "[]\n"

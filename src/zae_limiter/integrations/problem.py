@@ -1,7 +1,8 @@
 """This module turns errors of the limiter into HTTP answers.
 
     429  a limit refused, and waiting helps     413  the request is above some limit's capacity
-    400  a bad amount or entity id              503  the store is down, and the mode is to block
+    400  a bad amount or entity id              503  the store is down, and the mode is to block;
+                                                     or the provider of a model wants no calls
 
 Bodies are `application/problem+json`. Nothing in an answer tells of ancestors, unless allowed.
 """
@@ -23,6 +24,7 @@ from .http_fields import (
     retry_after,
     shown_statuses,
 )
+from .llm.pace import ProviderPaused
 
 _PROBLEM_TYPES = "https://iana.org/assignments/http-problem-types#"
 _QUOTA_EXCEEDED = f"{_PROBLEM_TYPES}quota-exceeded"
@@ -55,6 +57,11 @@ def answer_to(
         detail = "The limits cannot be checked now."
         problem = _problem(503, "Service unavailable", detail, _REDUCED_CAPACITY)
         return _answer(503, [("Retry-After", retry_after(_OUTAGE_RETRY_SECONDS) or "1")], problem)
+    if isinstance(error, ProviderPaused):
+        seconds = retry_after(error.retry_after_seconds) or "1"
+        detail = f"The model may be called again in {seconds} s."
+        problem = _problem(503, "Service unavailable", detail, _REDUCED_CAPACITY)
+        return _answer(503, [("Retry-After", seconds)], problem)
     if isinstance(error, ValidationError) and _is_from_caller(error):
         return _answer(400, [], _problem(400, "Bad request", str(error)))
     return None

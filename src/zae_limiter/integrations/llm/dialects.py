@@ -1,0 +1,139 @@
+"""The dialects: chat completions, responses and embeddings of OpenAI, messages of Anthropic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .dialect import Heard, number_at, text_at, value_at
+from .usage import TokenUsage
+
+
+class ChatDialect:
+    """Chat completions and completions. A stream reports its usage in a last event of its own, and
+    only if it is asked to."""
+
+    def asked(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Ask a stream for its usage."""
+        if arguments.get("stream") is not True or _wants_usage(arguments):
+            return arguments
+        options = arguments.get("stream_options")
+        given = options if isinstance(options, Mapping) else {}
+        return {**arguments, "stream_options": {**given, "include_usage": True}}
+
+    def whole(self, answer: Any) -> Heard:
+        """Read a completion."""
+        texts = [
+            text for choice in value_at(answer, "choices") or () for text in _chat_texts(choice)
+        ]
+        usage = _chat_usage(value_at(answer, "usage"))
+        return Heard("".join(texts), usage, is_final=usage is not None)
+
+    def event(self, event: Any, arguments: Mapping[str, Any]) -> Heard:
+        """Read one chunk."""
+        heard = self.whole(event)
+        is_bare = not value_at(event, "choices")
+        return heard._replace(
+            is_ours=heard.is_final and is_bare and not _wants_usage(arguments),
+        )
+
+
+def _wants_usage(arguments: Mapping[str, Any]) -> bool:
+    options = arguments.get("stream_options")
+    return isinstance(options, Mapping) and "include_usage" in options
+
+
+def _chat_texts(choice: Any) -> list[str]:
+    """The texts of a choice, whether it is whole or a part of a stream."""
+    said = value_at(choice, "message") or value_at(choice, "delta")
+    texts = [text_at(said, name) for name in ("content", "refusal", "reasoning_content")]
+    for call in value_at(said, "tool_calls") or ():
+        texts += [text_at(call, "function", name) for name in ("name", "arguments")]
+    return [*texts, text_at(choice, "text")]
+
+
+def _chat_usage(usage: Any) -> TokenUsage | None:
+    if usage is None:
+        return None
+    cached = number_at(usage, "prompt_tokens_details", "cached_tokens")
+    prompt, answer = number_at(usage, "prompt_tokens"), number_at(usage, "completion_tokens")
+    return TokenUsage(prompt, answer, cached)
+
+
+class EmbeddingsDialect(ChatDialect):
+    """Embeddings. They have no texts, and their usage is of the prompt alone."""
+
+    def asked(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Ask for nothing more."""
+        return arguments
+
+
+class ResponsesDialect:
+    """Responses. Their streams end with an event that holds the whole response."""
+
+    def asked(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Ask for nothing more."""
+        return arguments
+
+    def whole(self, answer: Any) -> Heard:
+        """Read a response."""
+        usage = value_at(answer, "usage")
+        texts = [
+            text_at(part, "text")
+            for item in value_at(answer, "output") or ()
+            for part in _parts(item)
+        ]
+        if usage is None:
+            return Heard("".join(texts))
+        cached = number_at(usage, "input_tokens_details", "cached_tokens")
+        prompt, said = number_at(usage, "input_tokens"), number_at(usage, "output_tokens")
+        return Heard("".join(texts), TokenUsage(prompt, said, cached), is_final=True)
+
+    def event(self, event: Any, arguments: Mapping[str, Any]) -> Heard:
+        """Read one event. Those that end in `.delta` hold text, the last ones the response."""
+        if text_at(event, "type").endswith(".delta"):
+            return Heard(text_at(event, "delta"))
+        # Its text has been counted as it came.
+        return self.whole(value_at(event, "response"))._replace(text="")
+
+
+def _parts(item: Any) -> Any:
+    return value_at(item, "content") or ()
+
+
+class MessagesDialect:
+    """Messages of Anthropic. A stream begins with the usage of the prompt, and ends with that of
+    the answer."""
+
+    def asked(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Ask for nothing more."""
+        return arguments
+
+    def whole(self, answer: Any) -> Heard:
+        """Read a message, or what has come of one: without a reason to stop it goes on."""
+        names = ("text", "thinking")
+        texts = [
+            text_at(part, name) for part in value_at(answer, "content") or () for name in names
+        ]
+        usage = _message_usage(value_at(answer, "usage"))
+        has_stopped = value_at(answer, "stop_reason") is not None
+        return Heard("".join(texts), usage, is_final=has_stopped and usage is not None)
+
+    def event(self, event: Any, arguments: Mapping[str, Any]) -> Heard:
+        """Read one event."""
+        kind = text_at(event, "type")
+        if kind == "message_start":
+            return self.whole(value_at(event, "message"))
+        if kind == "message_delta":
+            usage = _message_usage(value_at(event, "usage"))
+            return Heard(usage=usage, is_final=usage is not None)
+        names = ("text", "thinking", "partial_json") if kind == "content_block_delta" else ()
+        return Heard("".join(text_at(event, "delta", name) for name in names))
+
+
+def _message_usage(usage: Any) -> TokenUsage | None:
+    if usage is None:
+        return None
+    cached = number_at(usage, "cache_read_input_tokens")
+    prompt = number_at(usage, "input_tokens") + number_at(usage, "cache_creation_input_tokens")
+    return TokenUsage(prompt + cached, number_at(usage, "output_tokens"), cached)
