@@ -69,7 +69,7 @@ def test_a_damaged_file_is_found(used: Zael) -> None:
     assert findings(used, code=1)["file"]["state"] == "problem"
 
 
-def test_what_is_not_there_is_a_problem_and_is_not_made(zael: Zael, tmp_path: Path) -> None:
+def test_a_missing_store_is_a_problem_and_is_not_made(zael: Zael, tmp_path: Path) -> None:
     found = findings(zael, code=1)
     assert "No limiter found" in found["store"]["message"]
     assert not list(tmp_path.iterdir())
