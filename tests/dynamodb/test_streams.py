@@ -124,6 +124,18 @@ def test_a_page_is_placed_by_its_last_record_that_can_be_read() -> None:
     assert run(stream.read("l1#a", "next"))[1:4] == (1, None, None)
 
 
+@pytest.mark.parametrize(
+    ("records", "is_full"), [(999, False), (1000, True), (440, True), (3, False)]
+)
+def test_a_page_is_full_at_a_thousand_records_or_most_of_a_megabyte(
+    records: int, is_full: bool
+) -> None:
+    size = {"SizeBytes": 1200} if records == 440 else {}
+    found = [None, *({"dynamodb": size} for _ in range(records - 1))]
+    stream, _ = scripted({"Records": found, "NextShardIterator": "next"})
+    assert run(stream.read("l1#a", "first")).is_full == is_full
+
+
 def test_the_last_record_of_a_shard_that_has_ended_is_told() -> None:
     answer = described("a")
     answer["StreamDescription"]["Shards"][0]["SequenceNumberRange"] = {"EndingSequenceNumber": "9"}

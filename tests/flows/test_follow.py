@@ -40,6 +40,8 @@ class FakeStream:
     hiccups: int = 0
     last_ids: dict[str, str] = field(default_factory=dict)
     empty_pages: int = 0
+    precision_ms: int = 1
+    times_ms: list[int] = field(default_factory=list)
 
     async def shards(self) -> list[StreamShard]:
         if self.is_unreachable or self.hiccups:
@@ -68,9 +70,13 @@ class FakeStream:
             ChangeBatch(removals=tuple(removals)),
             len(found),
             str(last) if found else None,
-            self.clock.now_ms() if found else None,
+            self._written_ms(last) if found else None,
             None if is_end else str(last),
         )
+
+    def _written_ms(self, last: int) -> int:
+        at_ms = self.times_ms[last - 1] if self.times_ms else self.clock.now_ms()
+        return at_ms // self.precision_ms * self.precision_ms
 
     def _removal(self, event_id: str, number: int) -> AuditRemoval:
         event = AuditEvent(event_id, "2024-01-01T00:00:00Z", "limits_set", "key-1")
@@ -335,6 +341,41 @@ def test_a_reader_that_runs_once_asks_for_nothing(world: World) -> None:
     world.checkpoints.kept = {f"s{n}": Checkpoint("2", "another") for n in range(4)}
     world.follow()
     assert world.checkpoints.writes == 0
+
+
+def test_a_reader_pauses_where_the_times_of_records_are_told_to_the_minute(world: World) -> None:
+    world.stream.precision_ms = 60_000
+    began_ms = world.clock.now_ms()
+    follow_writes(world, rounds=120, per_s=1)
+    assert world.clock.now_ms() - began_ms > 25_000
+
+
+def test_a_reader_keeps_up_with_more_records_a_second_than_a_page_has(world: World) -> None:
+    world.stream.precision_ms = 1000
+    left = follow_writes(world, rounds=400, per_s=3 * PAGE)
+    assert left <= 4 * 3 * PAGE
+
+
+def follow_writes(world: World, rounds: int, per_s: int) -> int:
+    """Follow a shard that is written to steadily, and return how many records are left to read."""
+    stream = world.stream
+    stream.parents = {"other": set()}
+    follower, stop = world.follower(FollowSettings("me"))
+    written_ms = world.clock.now_ms()
+    left = rounds
+
+    def report(progress: FollowProgress) -> None:
+        nonlocal left, written_ms
+        while written_ms < world.clock.now_ms():
+            written_ms += 1000 // per_s
+            stream.times_ms.append(written_ms)
+            stream.records["other"].append(NOISE)
+        left -= 1
+        if left == 0:
+            stop.set()
+
+    run(follower.follow(stop, report))
+    return len(stream.times_ms) - follower.progress.records
 
 
 def test_records_are_compared_by_number() -> None:

@@ -32,7 +32,7 @@ class StreamPage(NamedTuple):
 
     `records` counts all records, also those that tell nothing. `last_id` and `last_ms` are id and
     time of the last one; None when there was none. `following` is the iterator of the next page;
-    None when the shard has ended.
+    None when the shard has ended. `is_full`: it has as much as a page holds, so more may wait.
     """
 
     batch: ChangeBatch
@@ -40,6 +40,7 @@ class StreamPage(NamedTuple):
     last_id: str | None
     last_ms: int | None
     following: str | None
+    is_full: bool = False
 
 
 class ChangeStream(Protocol):

@@ -28,6 +28,8 @@ logger = logging.getLogger("zae_limiter")
 
 BOTH_IMAGES = "NEW_AND_OLD_IMAGES"
 _RECORDS_PER_PAGE = 1000
+# A page ends at a megabyte, or somewhat below.
+_FULL_PAGE_BYTES = 512 * 1024
 # A page holds up to a megabyte, and may take its time.
 _LIMITS = Limits(connect_timeout_s=5, read_timeout_s=20)
 # A stream that was asked for with its table has the table's time, more or less.
@@ -153,7 +155,18 @@ def _page(answer: dict[str, Any], label: str) -> StreamPage:
         len(records),
         *_last(records),
         answer.get("NextShardIterator"),
+        _is_full(records),
     )
+
+
+def _is_full(records: Sequence[Any]) -> bool:
+    if len(records) >= _RECORDS_PER_PAGE:
+        return True
+    size_bytes = 0
+    for record in records:
+        with suppress(KeyError, TypeError):
+            size_bytes += record["dynamodb"]["SizeBytes"]
+    return size_bytes >= _FULL_PAGE_BYTES
 
 
 def _last(records: Sequence[Any]) -> tuple[str | None, int | None]:

@@ -27,8 +27,6 @@ logger = logging.getLogger("zae_limiter")
 
 # How many shards are read at a time.
 _AT_ONCE = 16
-# A page of this many records is probably not the last one.
-_FULL_PAGE = 1000
 _DISCOVERY_MS = 30_000
 _DISCOVERY_RETRY_MS = 1_000
 _CHECKPOINT_MS = 5_000
@@ -103,13 +101,12 @@ class Follower:
 
     def _pause_s(self) -> float:
         """Records that wait are read at once; records yet to come in batches, which costs less."""
-        poll_s = self._settings.poll_s
-        is_behind = not self._discovery_ms or any(
-            each.is_full or each.lag_ms > 2000 * poll_s or each.iterator is None
-            for each in self._due()
-            if not each.failures
+        if not self._discovery_ms:
+            return 0.0
+        return min(
+            (each.pause_s if each.iterator else 0.0 for each in self._due() if not each.failures),
+            default=self._settings.poll_s,
         )
-        return 0.0 if is_behind else poll_s
 
     def _has_caught_up(self) -> bool:
         """Shards that a living reader has the lease of are its own to catch up with. The lease of a
@@ -231,7 +228,7 @@ class Follower:
 
     def _stand_by(self, reading: ShardReading, known: Checkpoint) -> None:
         reading.iterator = None
-        reading.is_ahead = reading.is_full = False
+        reading.is_ahead = False
         reading.lag_ms = reading.leased_until_ms = 0
         reading.is_left = 0 < reading.idle_until_ms < known.lease_ends_ms
         reading.idle_until_ms = known.lease_ends_ms
@@ -277,13 +274,25 @@ class Follower:
         reading.iterator = page.following
         reading.has_ended = page.following is None
         reading.lag_ms = max(0, now_ms - at_ms)
-        reading.is_full = page.records >= _FULL_PAGE
+        reading.pause_s = self._pause_after(page, reading.lag_ms, at_ms > reading.last_ms)
+        reading.last_ms = at_ms
         reading.failures = 0
         # A record that was written after this reader began is beyond what it is to catch up with.
         if page.records == 0 or at_ms > self._began_ms:
             reading.empty_pages += 1
         else:
             reading.empty_pages = 0
+
+    def _pause_after(self, page: StreamPage, lag_ms: int, is_later: bool) -> float:
+        """Return how long to wait before the next page. Records that are old are a backlog, which
+        is read at once, as long as each page brings later ones. Where it does not, the server may
+        tell times to the minute, so that its newest records look old: without a pause, each of
+        them would be counted in a batch alone."""
+        poll_s = self._settings.poll_s
+        is_late = lag_ms > 2000 * poll_s
+        if page.is_full or (is_late and is_later):
+            return 0.0
+        return poll_s / 4 if is_late else poll_s
 
     def _is_save_due(self, reading: ShardReading) -> bool:
         return self._io.now_ms() >= reading.saved_ms + _CHECKPOINT_MS

@@ -12,9 +12,9 @@ class ShardReading:
     """A shard reading says how far this reader has read a shard.
 
     `last_id` is the last record of a shard that gets no more, and `position` the last record that
-    was read. `is_ahead`: records were dealt with that the
-    checkpoint does not have. `idle_until_ms`: another reader has the lease until then. `is_left`:
-    it has renewed the lease since, so it is alive.
+    was read, at `last_ms` or before. `pause_s`: how long to wait before the next page. `is_ahead`:
+    records were dealt with that the checkpoint does not have. `idle_until_ms`: another reader has
+    the lease until then. `is_left`: it has renewed the lease since, so it is alive.
     """
 
     shard_id: str
@@ -28,7 +28,8 @@ class ShardReading:
     idle_until_ms: int = 0
     is_left: bool = False
     lag_ms: int = 0
-    is_full: bool = False
+    last_ms: int = 0
+    pause_s: float = 0.0
     empty_pages: int = 0
     failures: int = 0
 
