@@ -9,27 +9,21 @@ from __future__ import annotations
 import json
 import logging
 import os
+import statistics
 import time
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from typing import Any
 
 import click
 from tests.support.servers.processes import start
 from tests.support.servers.tables import PATIENT
 
-from zae_limiter import Limit
-from zae_limiter.backends.dynamodb.bucket_codec import bucket_key, encode_bucket_item
 from zae_limiter.backends.dynamodb.store import DynamoStore
 from zae_limiter.backends.dynamodb.stream_records import decode_records
 from zae_limiter.backends.dynamodb.usage_additions import snapshot_update
-from zae_limiter.backends.dynamodb.wire.values import Item
 from zae_limiter.backends.memory import MemoryStore
-from zae_limiter.core.bucket import BucketAddress, full_bucket, take_tokens
-from zae_limiter.core.limit import LimitSet
 from zae_limiter.core.models import UsageSnapshot, UsageSummary
 from zae_limiter.core.usage import UsageAddition, summarize
-from zae_limiter.core.validation import WCU
 from zae_limiter.flows.scope import Scope
 from zae_limiter.flows.stream.aggregate import StreamSettings, aggregate
 from zae_limiter.ports.repository_protocol import StreamedUsage, UsageQuery
@@ -39,41 +33,14 @@ from .costs import WCU_DOLLARS
 from .scale.markdown import markdown
 from .servers import CALLER
 from .stream_lag import measure_lag
+from .stream_records import records
 
 BATCH = 1000
 ENTITIES = (1, 10, 100, 1000)
 # The largest batch that Lambda delivers, and how many entities are busy at a time.
 LARGE_BATCH = 10_000
 GROWTH = (100, 1_000, 10_000, 100_000)
-_AT_S = 1_714_564_801
-_LIMITS = LimitSet.of([Limit.per_minute("rpm", 6000), Limit.per_minute("tpm", 600_000)])
-_TAKES_MILLI = {"rpm": 1000, "tpm": 500_000, WCU: 1250}
-
-
-def records(count: int, entities: int, first: int = 0) -> list[dict[str, Any]]:
-    """Acquires of one token and 500, in turn by each entity, as Lambda delivers them."""
-    made = []
-    for number in range(first, first + count):
-        key = bucket_key(BucketAddress("ns", f"key-{number % entities}", "gpt-4"))
-        turn = number // entities - first // entities
-        change = {
-            "ApproximateCreationDateTime": float(_AT_S),
-            "Keys": key,
-            "SequenceNumber": f"{number + 1:021}",
-            "OldImage": {**_image(turn), **key},
-            "NewImage": {**_image(turn + 1), **key},
-        }
-        made.append({"eventName": "MODIFY", "dynamodb": change})
-    return made
-
-
-@lru_cache(maxsize=2 * LARGE_BATCH)
-def _image(takings: int) -> Item:
-    """A bucket item after so many takings."""
-    bucket = full_bucket(_LIMITS, _AT_S * 1000, metered=True)
-    all_milli = {name: takings * amount_milli for name, amount_milli in _TAKES_MILLI.items()}
-    taken = take_tokens(bucket, all_milli, takings)
-    return encode_bucket_item(BucketAddress("ns", "key", "gpt-4"), taken)
+RATES = (100, 1000)
 
 
 class EncodedUsage:
@@ -124,14 +91,14 @@ def _handle(scope: Scope, usage: StreamedUsage, batch: list[dict[str, Any]]) -> 
 
 
 def cpu_us(batch: list[dict[str, Any]], rounds: int = 7) -> float:
-    """The least CPU time of some rounds, for each record."""
+    """The median of the CPU time of some rounds, for each record."""
     scope, usage = Scope(MemoryStore(), BlockingIo(), ""), EncodedUsage()
     spent = []
     for _ in range(rounds):
         began = time.process_time()
         _handle(scope, usage, batch)
         spent.append(time.process_time() - began)
-    return 1e6 * min(spent) / len(batch)
+    return 1e6 * statistics.median(spent) / len(batch)
 
 
 def units(store: DynamoStore, batch: list[dict[str, Any]]) -> tuple[int, float]:
@@ -185,15 +152,13 @@ def growth() -> Iterator[Figures]:
 
 
 def lags(seconds: float) -> Iterator[Figures]:
-    """One line for each rate of writes."""
-    for rate in (100, 1000):
+    """One line for each rate of records."""
+    for rate in RATES:
         seen = measure_lag(rate, seconds)
         yield {
-            "writes/s asked for": rate,
-            "writes/s": seen.writes_per_s,
-            "lag ms, median": seen.median_ms,
-            "lag ms, longest": seen.longest_ms,
-            "s until the last write is counted": seen.last_s,
+            "records/s": rate,
+            "ms until the usage can be read, median": seen.median_ms,
+            "longest": seen.longest_ms,
             "µs of CPU per record": seen.cpu_us,
         }
 
@@ -209,7 +174,7 @@ def _figure(number: float) -> str:
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
-@click.option("--seconds", default=15.0, show_default=True, help="How long clients write.")
+@click.option("--seconds", default=15.0, show_default=True, help="How long a tape runs.")
 def main(as_json: bool, seconds: float) -> None:
     """Show what it takes to count usage: hourly, daily and monthly windows, two limits."""
     os.environ.update(CALLER)

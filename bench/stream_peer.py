@@ -22,7 +22,8 @@ from .costs import Cost
 from .counting.dynamodb import DynamoCounter
 from .scale.markdown import markdown
 from .servers import CALLER
-from .stream import BATCH, ENTITIES, handle_records, open_table, records
+from .stream import BATCH, ENTITIES, handle_records, open_table
+from .stream_records import records
 
 _TABLE = "stream"
 _ARN = "arn:aws:dynamodb:us-east-1:1:table/stream/stream/2024-05-01T10:00:00.000"
