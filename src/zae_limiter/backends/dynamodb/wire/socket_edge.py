@@ -186,8 +186,8 @@ def _connect(endpoint: Endpoint, limits: Limits) -> _Connection:
     together may take it once more."""
     first = endpoint.proxy or endpoint
     connected = socket.create_connection(first.address, time_left_of(limits.connect_timeout_s))
-    deadline_s = time.monotonic() + time_left_of(limits.connect_timeout_s)
     try:
+        deadline_s = time.monotonic() + time_left_of(limits.connect_timeout_s)
         tune(connected)
         connected = _secured(connected, first, deadline_s)
         reached = _through_tunnel(connected, endpoint, deadline_s)
