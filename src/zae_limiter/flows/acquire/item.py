@@ -71,6 +71,9 @@ async def take_from_item(scope: Scope, progress: Progress) -> Taken | Shortage:
         outcome, writes = await _send(scope, progress, first), 1
     else:
         outcome = await _look(scope, progress.address)
+    if isinstance(outcome, Absent) and image is not None:
+        # An item that goes before its time may have been purged with its namespace.
+        await confirm_registration(scope, is_cached=image.is_expired(scope.io.now_ms()))
     for attempt in range(_MAX_ATTEMPTS):
         if isinstance(outcome, Granted):
             return Taken(progress)

@@ -13,6 +13,7 @@ from ...core.bucket import BucketAddress
 from ...core.exceptions import NamespaceStateError
 from ...core.ledger import Ledger
 from ..coalesce.batch import correct_item
+from ..config.registration import confirm_data
 from ..scope import Scope
 from .charge import Correction
 from .failed_writes import log_failed_write
@@ -57,8 +58,14 @@ async def settle(scope: Scope, ledger: Ledger) -> None:
 
 async def _write(scope: Scope, ledger: Ledger, owed: _Owed, failed: str) -> list[object]:
     """Write all corrections and return their outcomes. Log those that could not be carried out."""
-    flows = [correct_item(scope, address, correction) for address, correction in owed]
-    outcomes: list[object] = list(await scope.io.gather(flows))
+    outcomes: list[object]
+    try:
+        await confirm_data(scope)
+    except NamespaceStateError as gone:
+        outcomes = [gone] * len(owed)
+    else:
+        flows = [correct_item(scope, address, correction) for address, correction in owed]
+        outcomes = list(await scope.io.gather(flows))
     scope.local.wait_queues.notify(entry.address.home for entry in ledger.entries)
     for (address, correction), outcome in zip(owed, outcomes, strict=True):
         if isinstance(outcome, Exception):

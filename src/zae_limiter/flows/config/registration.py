@@ -6,7 +6,9 @@ has it open. Without this check, the process would go on charging buckets that n
 
 from __future__ import annotations
 
-from ...core.exceptions import NamespaceStateError
+from contextlib import suppress
+
+from ...core.exceptions import NamespaceStateError, StorageUnavailable
 from ...ports.repository_protocol import NamespaceRecord
 from ..scope import Scope
 
@@ -29,8 +31,23 @@ async def confirm_registration(scope: Scope, *, is_cached: bool = True) -> None:
     key = (scope.namespace_id, "registration")
     read_at_ms, record = await scope.local.config_reads.share(scope.io, key, read)
     if record is None or record.namespace_id != scope.namespace_id:
+        # From now on every call asks, though the last confirmation is younger than the TTL.
+        cache.registered_at_ms = 0
+        cache.invalidate()
         raise _gone(scope, record)
     cache.registered_at_ms = read_at_ms
+
+
+async def confirm_data(scope: Scope) -> None:
+    """Raise `NamespaceStateError` if the namespace has gone with its data. A deleted namespace that
+    may be recovered has its data: what is owed to it is written, also while that is unknown."""
+    try:
+        with suppress(StorageUnavailable):
+            await confirm_registration(scope)
+    except NamespaceStateError:
+        with suppress(StorageUnavailable):
+            if await scope.store.namespaces.read_id(scope.namespace_id) is None:
+                raise
 
 
 def _gone(scope: Scope, record: NamespaceRecord | None) -> NamespaceStateError:
