@@ -161,7 +161,9 @@ class Repository(Records, RepositoryBase):
 
     async def register_namespace(self, namespace: str) -> str:
         """Register a name, or find it registered, and return its id."""
-        record = await drive(namespaces.register(self.scope.store, self.scope.io, namespace))
+        record = await drive(
+            self.scope.in_time(namespaces.register(self.scope.store, self.scope.io, namespace))
+        )
         return record.namespace_id
 
     async def register_namespaces(self, namespaces: list[str]) -> dict[str, str]:
@@ -189,7 +191,7 @@ class Repository(Records, RepositoryBase):
 
     async def recover_namespace(self, namespace_id: str) -> str:
         """Make a deleted namespace active again, and return its name."""
-        return await drive(namespaces.recover(self.scope.store, namespace_id))
+        return await drive(self.scope.in_time(namespaces.recover(self.scope.store, namespace_id)))
 
     async def purge_namespace(self, namespace_id: str) -> None:
         """Delete all data of a deleted namespace, for good."""

@@ -160,7 +160,9 @@ class SyncRepository(SyncRecords, RepositoryBase):
 
     def register_namespace(self, namespace: str) -> str:
         """Register a name, or find it registered, and return its id."""
-        record = run(namespaces.register(self.scope.store, self.scope.io, namespace))
+        record = run(
+            self.scope.in_time(namespaces.register(self.scope.store, self.scope.io, namespace))
+        )
         return record.namespace_id
 
     def register_namespaces(self, namespaces: list[str]) -> dict[str, str]:
@@ -188,7 +190,7 @@ class SyncRepository(SyncRecords, RepositoryBase):
 
     def recover_namespace(self, namespace_id: str) -> str:
         """Make a deleted namespace active again, and return its name."""
-        return run(namespaces.recover(self.scope.store, namespace_id))
+        return run(self.scope.in_time(namespaces.recover(self.scope.store, namespace_id)))
 
     def purge_namespace(self, namespace_id: str) -> None:
         """Delete all data of a deleted namespace, for good."""

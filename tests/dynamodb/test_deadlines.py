@@ -18,6 +18,7 @@ from tests.support.servers.chaos import (
     THROTTLED,
     Act,
     ChaosProxy,
+    Delay,
     Drip,
     Hold,
     Reset,
@@ -122,6 +123,21 @@ async def test_a_question_that_is_asked_again_keeps_to_the_total_timeout(
                 await repository.get_entity("key")
             # Each try had a total timeout of its own: 1.8 s for two.
             assert time.monotonic() - began_s < 1.65
+
+
+async def test_a_question_of_several_reads_keeps_to_the_total_timeout(
+    facade: Driver, proxy: ChaosProxy, table: OwnTable
+) -> None:
+    """Each read is answered in time, all of them together are not."""
+    url = dynamodb_url(table.name, table.server.region, proxy.url)
+    async with await open_repository(facade, url=url, total_timeout=0.5) as repository:
+        limiter = limiter_on(repository, default_limits=[Limit.per_day("rpm", 1000)])
+        proxy.use(itertools.repeat(Delay(0.3)))
+        with pytest.raises(StorageUnavailable):
+            await limiter.available("key", "gpt-4")
+        with pytest.raises(StorageUnavailable):
+            await limiter.create_entity("child", parent_id="key")
+        proxy.use(())
 
 
 @pytest.mark.parametrize("fault", ["silent", "dripping", "resetting", "failing"])

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from ..core.bucket import Bucket, BucketAddress
 from ..core.writes import UNSEEN, Absent, Outcome
@@ -18,6 +21,8 @@ from .coalesce.queue import WriteQueues
 from .config.cache import ConfigCache
 from .shards.known_split import KnownSplit, learned
 
+_P = ParamSpec("_P")
+T = TypeVar("T")
 DEFAULT_TTL_MULTIPLIER = 7
 # An acquire from a bucket in use that is not remembered takes two calls. Remembered, it takes one,
 # and about a kilobyte of memory.
@@ -126,3 +131,20 @@ class Scope:
     settings: Settings = field(default_factory=Settings)
     local: LocalState = field(default_factory=LocalState)
     namespace_name: str = ""
+
+    def in_time(self, flow: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+        """Run a flow of a few store calls, which end within the total timeout together."""
+        return self.io.within(flow, min(self.settings.patience_s, self.io.left_s()))
+
+
+def bounded(
+    flow: Callable[Concatenate[Scope, _P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Scope, _P], Coroutine[Any, Any, T]]:
+    """Give a flow one deadline for all its store calls. Without this, each would have one of its
+    own. A flow that reads any number of pages has a deadline for each page instead."""
+
+    @wraps(flow)
+    def in_time(scope: Scope, /, *args: _P.args, **kwargs: _P.kwargs) -> Coroutine[Any, Any, T]:
+        return scope.in_time(flow(scope, *args, **kwargs))
+
+    return in_time

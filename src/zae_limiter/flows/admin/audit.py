@@ -8,7 +8,7 @@ from ...core.audit import AuditEvent, ulid
 from ...core.exceptions import ValidationError
 from ...core.validation import validate_principal, validate_text
 from ...core.windows import iso_ms
-from ..scope import Scope
+from ..scope import Scope, bounded
 
 MAX_PAGE = 1000
 
@@ -34,6 +34,7 @@ def new_event(
     )
 
 
+@bounded
 async def get_audit_events(
     scope: Scope, entity_id: str, limit: int, start_event_id: str | None
 ) -> list[AuditEvent]:

@@ -18,7 +18,7 @@ from ...core.validation import (
 )
 from ..acquire.charge import Charge, current_items
 from ..acquire.request import Request, plan_charges
-from ..scope import Scope
+from ..scope import Scope, bounded
 from ..shards.items import read_all, without_remnants
 
 _READ_AT_ONCE = 32
@@ -35,6 +35,7 @@ async def _views(scope: Scope, request: Request) -> list[tuple[Charge, list[Buck
     ]
 
 
+@bounded
 async def available(scope: Scope, request: Request) -> dict[str, int]:
     """Tell how much of each limit of the entity could be taken now, ancestors included."""
     views = await _views(scope, request)
@@ -48,6 +49,7 @@ def _held(shards: Iterable[Bucket], name: str) -> int:
     return sum(shard.cells[name].tokens_milli for shard in shards) // MILLI
 
 
+@bounded
 async def time_until_available(scope: Scope, request: Request) -> float:
     """Seconds until the request would fit at every level; infinite when it never will."""
     views = await _views(scope, request)
@@ -177,6 +179,7 @@ def _utilization_pct(capacity: int, free: int) -> float:
     return (capacity - free) / capacity * 100 if capacity else 0.0
 
 
+@bounded
 async def get_bucket(
     scope: Scope, entity_id: str, resource: str, limit_name: str, shard_id: int
 ) -> BucketState | None:

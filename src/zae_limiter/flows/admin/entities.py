@@ -18,7 +18,7 @@ from ...core.models import Entity
 from ...core.validation import validate_identifier, validate_metadata, validate_text
 from ...core.windows import iso_ms
 from ...ports.repository_protocol import EntityQuery
-from ..scope import Scope
+from ..scope import Scope, bounded
 from .audit import check_page_size, new_event
 
 # Each failed attempt means that someone else's update succeeded; a bound keeps it finite.
@@ -36,6 +36,7 @@ def new_entity(
     return Entity(entity_id, name, parent_id, cascade, {} if metadata is None else metadata)
 
 
+@bounded
 async def create_entity(
     scope: Scope, entity: Entity, principal: str | None, exist_ok: bool = False
 ) -> Entity:
@@ -101,11 +102,13 @@ async def _check_ancestors(scope: Scope, entity: Entity) -> None:
         ancestor = None if found is None else found.parent_id
 
 
+@bounded
 async def get_entity(scope: Scope, entity_id: str) -> Entity | None:
     """The entity, if there is one."""
     return await scope.store.entities.read(scope.namespace_id, validate_identifier(entity_id))
 
 
+@bounded
 async def update_entity(
     scope: Scope,
     entity_id: str,
@@ -188,6 +191,7 @@ async def get_children(scope: Scope, parent_id: str) -> list[Entity]:
     return await scope.store.entities.children(scope.namespace_id, parent_id)
 
 
+@bounded
 async def list_entities(
     scope: Scope, prefix: str, parent_id: str | None, limit: int, cursor: str | None
 ) -> tuple[list[Entity], str | None]:

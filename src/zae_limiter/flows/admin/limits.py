@@ -24,7 +24,7 @@ from ...core.validation import (
     validate_text,
 )
 from ..config.resolve import resolve, resolve_on_unavailable
-from ..scope import Scope
+from ..scope import Scope, bounded
 from .audit import check_page_size, new_event
 
 _LEVELS = get_args(ConfigLevel)
@@ -73,6 +73,7 @@ def _audit_id(slot: ConfigSlot) -> str:
     return SYSTEM_AUDIT_ID if slot.resource is None else resource_audit_id(slot.resource)
 
 
+@bounded
 async def get_config(scope: Scope, slot: ConfigSlot) -> LimiterConfig | None:
     """Read the configuration stored at a slot; None when there is none."""
     page = await scope.store.configs.read(scope.namespace_id, [slot])
@@ -85,6 +86,7 @@ async def get_limits(scope: Scope, slot: ConfigSlot) -> list[Limit]:
     return list(config.limits or ()) if config else []
 
 
+@bounded
 async def set_config(
     scope: Scope, slot: ConfigSlot, change: LimiterConfig, principal: str | None = None
 ) -> None:
@@ -115,6 +117,7 @@ async def set_limits(
     await set_config(scope, slot, LimiterConfig(validate_limits(limits)), principal)
 
 
+@bounded
 async def delete_config(scope: Scope, slot: ConfigSlot, principal: str | None = None) -> bool:
     """Delete the configuration of a slot, and return whether there was any."""
     event = new_event(scope, AuditAction.LIMITS_DELETED, _audit_id(slot), principal, slot.resource)
@@ -147,6 +150,7 @@ def _forget(scope: Scope, slot: ConfigSlot) -> None:
     scope.local.config_cache.invalidate(slot.entity_id, slot.resource)
 
 
+@bounded
 async def list_entities_with_custom_limits(
     scope: Scope, resource: str, limit: int | None, cursor: str | None
 ) -> tuple[list[str], str | None]:
@@ -164,6 +168,7 @@ async def list_entities_with_custom_limits(
 ResolvedLimits = tuple[list[Limit] | None, OnUnavailableAction | None, ConfigSource | None]
 
 
+@bounded
 async def resolve_limits(scope: Scope, entity_id: str, resource: str) -> ResolvedLimits:
     """The limits in force, what the system says of outages, and the level that decided."""
     validate_identifier(entity_id)
@@ -173,6 +178,7 @@ async def resolve_limits(scope: Scope, entity_id: str, resource: str) -> Resolve
     return limits, found.on_unavailable, found.source
 
 
+@bounded
 async def on_unavailable_or_block(scope: Scope) -> OnUnavailableAction:
     """The mode of the system record, or its last known mode while it cannot be read; else block."""
     try:

@@ -10,7 +10,7 @@ from ...core.models import UsageSnapshot, UsageSummary
 from ...core.validation import validate_identifier, validate_resource, validate_text
 from ...core.windows import WINDOW_TYPES, WindowType, iso, parse_iso
 from ...ports.repository_protocol import UsageQuery
-from ..scope import Scope
+from ..scope import Scope, bounded
 from .audit import check_page_size
 
 
@@ -60,6 +60,7 @@ def _time(field: str, moment: datetime | str | None) -> str | None:
         raise ValidationError(field, moment, "must be an ISO 8601 time") from error
 
 
+@bounded
 async def get_usage_snapshots(
     scope: Scope, query: UsageQuery, limit: int, next_key: dict[str, Any] | None
 ) -> tuple[list[UsageSnapshot], dict[str, Any] | None]:
