@@ -146,6 +146,7 @@ def test_methods_that_do_io_are_coroutines() -> None:
         "capabilities",
         "get_cache_stats",
         "get_stats",
+        "listen",
         "on_scope",
     }
     for owner in (Repository, RateLimiter, Lease):

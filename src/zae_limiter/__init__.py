@@ -62,12 +62,14 @@ from .core.rate_limit_exceeded import RateLimitExceeded
 from .core.stats import LimiterStats, StoreTraffic
 
 if typing.TYPE_CHECKING:
+    from .core.events import AcquireEvent, AcquireOutcome, LostWrite
     from .flows.config.cache import ConfigCache as SyncConfigCache
     from .infra.options import StackOptions
     from .infra.stack_manager import StackManager
     from .infra.sync_stack_manager import SyncStackManager
     from .lease import Lease, SyncLease
     from .limiter import RateLimiter
+    from .ports.listener import Listener
     from .ports.repository_protocol import RepositoryProtocol
     from .ports.repository_protocol import RepositoryProtocol as SyncRepositoryProtocol
     from .repository import Repository, RepositoryBuilder
@@ -91,7 +93,11 @@ def __dir__() -> list[str]:
 
 # Both interfaces share one protocol of stores and one configuration cache.
 _IMPORTED_LATER = {
+    "AcquireEvent": "core.events:AcquireEvent",
+    "AcquireOutcome": "core.events:AcquireOutcome",
     "Lease": "lease:Lease",
+    "Listener": "ports.listener:Listener",
+    "LostWrite": "core.events:LostWrite",
     "RateLimiter": "limiter:RateLimiter",
     "Repository": "repository:Repository",
     "RepositoryBuilder": "repository:RepositoryBuilder",
@@ -108,6 +114,8 @@ _IMPORTED_LATER = {
 }
 
 __all__ = [
+    "AcquireEvent",
+    "AcquireOutcome",
     "AuditAction",
     "AuditEvent",
     "BackendCapabilities",
@@ -136,6 +144,8 @@ __all__ = [
     "LimiterConfig",
     "LimiterInfo",
     "LimiterStats",
+    "Listener",
+    "LostWrite",
     "NamespaceNotFoundError",
     "NamespaceStateError",
     "OnUnavailable",

@@ -13,6 +13,7 @@ from .core.ledger import Entry
 from .core.models import LimitStatus
 from .flows.acquire import lease as flows
 from .flows.acquire.lease import LeaseRecord, LeaseState, LeaseTerms
+from .flows.acquire.listening import tell_listeners
 from .flows.acquire.request import Request
 from .flows.scope import Scope
 from .runtime.asyncio_driver import drive
@@ -178,7 +179,10 @@ class _AcquisitionBase:
             reason = "is entered already; call acquire() for each block"
             raise ValidationError("acquisition", "acquire(...)", reason)
         self._is_entered = self._was_entered = True
-        return flows.open_lease(self._scope, self._request, self._terms)
+        opening = flows.open_lease(self._scope, self._request, self._terms)
+        if self._scope.local.listeners.all:
+            return tell_listeners(self._scope, self._request, opening)
+        return opening
 
 
 class Acquisition(_AcquisitionBase):

@@ -16,6 +16,7 @@ from .flows.scope import Scope
 from .infra.options import StackOptions
 from .local.single_flight import SingleFlight
 from .opening import check_multiplier
+from .ports.listener import Listener
 from .ports.repository_protocol import CountsTraffic, HasBreaker, NamespaceRecord
 
 
@@ -108,7 +109,15 @@ class RepositoryBase:
             dict(counts.refused),
             self.get_cache_stats(),
             store.traffic() if isinstance(store, CountsTraffic) else StoreTraffic(),
+            counts.lost,
+            counts.batches,
+            counts.batched,
         )
+
+    def listen(self, listener: Listener) -> None:
+        """Tell a listener of the acquires in this process from now on: those of all namespaces of
+        this repository."""
+        self.scope.local.listeners.add(listener)
 
     def _multiplier(self, chosen: int | None) -> int:
         """Return the multiplier that was chosen, else this repository's own."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import urllib.request
 from collections.abc import Iterator
@@ -10,14 +11,22 @@ from pathlib import Path
 
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader, NumberDataPoint
+from opentelemetry.sdk.metrics.export import (
+    HistogramDataPoint,
+    InMemoryMetricReader,
+    NumberDataPoint,
+)
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.parser import text_string_to_metric_families
 
 from zae_limiter import Limit, RateLimitExceeded, SyncRateLimiter, SyncRepository
-from zae_limiter.integrations.measures import measures
-from zae_limiter.integrations.opentelemetry import observe
-from zae_limiter.integrations.prometheus import LimiterCollector
+from zae_limiter.integrations.log_listener import LogListener
+from zae_limiter.integrations.measures import PREFIX, measures
+from zae_limiter.integrations.opentelemetry import observe, time_acquires, trace_acquires
+from zae_limiter.integrations.prometheus import AcquireDurations, LimiterCollector
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 
@@ -35,6 +44,14 @@ def repository() -> Iterator[SyncRepository]:
             except RateLimitExceeded:
                 assert number >= 3
         yield opened
+
+
+def refuse_one(repository: SyncRepository) -> None:
+    with (
+        pytest.raises(RateLimitExceeded),
+        SyncRateLimiter(repository).acquire("key-1", "gpt-4", {"rpd": 1}),
+    ):
+        pass
 
 
 def served(registry: CollectorRegistry) -> str:
@@ -72,6 +89,9 @@ def test_prometheus_is_told_how_acquires_ended(repository: SyncRepository) -> No
     assert outcomes == {"admitted": 3, "refused": 2, "degraded": 0, "unavailable": 0}
     labels = json.dumps({"level": "own", "limit": "rpd", "namespace": "default"})
     assert found["zae_limiter_refusals_total", labels] == 2
+    namespace = json.dumps({"namespace": "default"})
+    assert found["zae_limiter_breaker", namespace] == 0
+    assert found["zae_limiter_lost_writes_total", namespace] == 0
 
 
 def test_namespaces_have_lines_of_their_own(repository: SyncRepository) -> None:
@@ -112,7 +132,65 @@ def test_dashboard_and_alerts_ask_for_metrics_that_exist(
     repository: SyncRepository, file: str
 ) -> None:
     text = (DEPLOY / file).read_text(encoding="utf-8")
-    known = {f"zae_limiter_{measure.name}_total" for measure in measures(repository.get_stats())}
+    registry = CollectorRegistry()
+    registry.register(LimiterCollector(repository))
+    repository.listen(AcquireDurations(registry))
+    refuse_one(repository)
+    known = {name for name, _ in samples(served(registry))}
+    # A metric without a value yet has no line of its own.
+    known |= {f"{PREFIX}_{measure.name}_total" for measure in measures(repository.get_stats())}
     asked = set(re.findall(r"zae_limiter_\w+", text))
     assert asked
     assert asked <= known
+
+
+def test_durations_are_recorded_for_those_who_ask(repository: SyncRepository) -> None:
+    registry, reader = CollectorRegistry(), InMemoryMetricReader()
+    repository.listen(AcquireDurations(registry))
+    provider = MeterProvider([reader])
+    time_acquires(repository, meter_provider=provider)
+    refuse_one(repository)
+    found = samples(served(registry))
+    labels = json.dumps({"namespace": "default", "outcome": "refused"})
+    assert found["zae_limiter_acquire_seconds_count", labels] == 1
+    data = reader.get_metrics_data()
+    assert data is not None
+    (metric,) = data.resource_metrics[0].scope_metrics[0].metrics
+    (point,) = metric.data.data_points
+    assert isinstance(point, HistogramDataPoint)
+    assert (metric.name, point.count) == ("zae_limiter.acquire.duration", 1)
+    assert dict(point.attributes or {}) == {"namespace": "default", "outcome": "refused"}
+    provider.shutdown()
+
+
+def test_each_acquire_is_a_span_of_the_current_trace(repository: SyncRepository) -> None:
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    trace_acquires(repository, tracer_provider=provider)
+    with provider.get_tracer("test").start_as_current_span("request"):
+        refuse_one(repository)
+    span, request = exporter.get_finished_spans()
+    assert span.parent is not None
+    assert span.parent == request.get_span_context()
+    assert dict(span.attributes or {}) == {
+        "zae_limiter.namespace": "default",
+        "zae_limiter.entity_id": "key-1",
+        "zae_limiter.resource": "gpt-4",
+        "zae_limiter.consume.rpd": 1,
+        "zae_limiter.outcome": "refused",
+    }
+    assert span.status.is_unset
+    provider.shutdown()
+
+
+def test_refusals_are_logged_with_fields(
+    repository: SyncRepository, caplog: pytest.LogCaptureFixture
+) -> None:
+    repository.listen(LogListener())
+    with caplog.at_level(logging.INFO, "zae_limiter.acquires"):
+        refuse_one(repository)
+    (record,) = caplog.records
+    assert record.message == "acquire of key-1/gpt-4: refused"
+    fields = vars(record)["zae_limiter"]
+    assert (fields["outcome"], fields["consume"]) == ("refused", {"rpd": 1})
+    assert fields["retry_after_seconds"] > 1

@@ -29,6 +29,8 @@ class LimiterStats:
     `refused_by_limit` counts each limit that refused, by its name and its level: `own` for the
     entity's, `ancestor` for one above it. `waited` were admitted after waiting for tokens,
     `degraded` let through without a charge while the store was down, `unavailable` failed then.
+    `lost` are refunds and corrections that could not be written. `batched` callers shared `batches`
+    writes.
     """
 
     admitted: int
@@ -39,6 +41,9 @@ class LimiterStats:
     refused_by_limit: Mapping[tuple[str, str], int]
     cache: CacheStats
     traffic: StoreTraffic
+    lost: int = 0
+    batches: int = 0
+    batched: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """Return the numbers, JSON-ready."""
@@ -48,6 +53,9 @@ class LimiterStats:
             "waited": self.waited,
             "degraded": self.degraded,
             "unavailable": self.unavailable,
+            "lost": self.lost,
+            "batches": self.batches,
+            "batched": self.batched,
             "refused_by_limit": [
                 {"limit_name": name, "level": level, "count": count}
                 for (name, level), count in sorted(self.refused_by_limit.items())

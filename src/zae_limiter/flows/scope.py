@@ -11,6 +11,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from ..core.bucket import Bucket, BucketAddress
 from ..core.writes import UNSEEN, Absent, Outcome
 from ..local.bounded import Bounded
+from ..local.listeners import Listeners
 from ..local.single_flight import SingleFlight
 from ..ports.io import Io
 from ..ports.repository_protocol import BucketImages, RepositoryProtocol
@@ -73,6 +74,7 @@ class LocalState:
     write_queues: WriteQueues = field(default_factory=WriteQueues)
     wait_queues: WaitQueues = field(default_factory=WaitQueues)
     counts: AcquireCounts = field(default_factory=AcquireCounts)
+    listeners: Listeners = field(default_factory=Listeners)
 
     def remember(self, address: BucketAddress, outcome: Outcome) -> None:
         """Keep the image that came with an outcome."""

@@ -8,11 +8,12 @@ from typing import NamedTuple
 from ..core.stats import LimiterStats
 
 PREFIX = "zae_limiter"
+BREAKER_STATES = ("closed", "half-open", "open")
 Values = Mapping[tuple[str, ...], float]
 
 
 class Measure(NamedTuple):
-    """A count that only grows, with a value for each set of labels.
+    """A count that only grows, with a value for each set of labels; or a gauge, which does not.
 
     `name` has no prefix and no suffix: exporters add theirs.
     """
@@ -21,6 +22,7 @@ class Measure(NamedTuple):
     meaning: str
     labels: tuple[str, ...]
     values: Values
+    is_gauge: bool = False
 
 
 def measures(stats: LimiterStats) -> Iterator[Measure]:
@@ -36,7 +38,15 @@ def measures(stats: LimiterStats) -> Iterator[Measure]:
     yield Measure("refusals", "Limits that refused an acquire.", ("limit", "level"), refusals)
     waited: Values = {(): stats.waited}
     yield Measure("waits", "Acquires admitted after waiting.", (), waited)
+    lost: Values = {(): stats.lost}
+    yield Measure("lost_writes", "Refunds and corrections not written.", (), lost)
+    batches: Values = {(): stats.batches}
+    yield Measure("batches", "Writes that several callers shared.", (), batches)
+    batched: Values = {(): stats.batched}
+    yield Measure("batched", "Callers that shared a write.", (), batched)
     cache, traffic = stats.cache, stats.traffic
+    breaker: Values = {(): BREAKER_STATES.index(cache.breaker)}
+    yield Measure("breaker", "The breaker: 0 closed, 1 half-open, 2 open.", (), breaker, True)
     looks: Values = {("hit",): cache.hits, ("miss",): cache.misses}
     yield Measure("config_reads", "Reads of configuration, by the cache.", ("cache",), looks)
     recalled: Values = {(): cache.local_rejections}

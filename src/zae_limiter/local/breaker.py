@@ -11,6 +11,7 @@ import logging
 import time
 from enum import Enum, auto
 
+from ..core.log_fields import log_fields
 from .fork_safety import new_lock
 
 logger = logging.getLogger("zae_limiter")
@@ -73,7 +74,8 @@ class Breaker:
             was_open, self.is_open = self.is_open, False
             self._failures, self._is_probing, self.cause = 0, False, None
         if was_open:
-            logger.warning("%s answers again: the breaker is closed", self._what)
+            about = log_fields("breaker_closed", store=self._what)
+            logger.warning("%s answers again: the breaker is closed", self._what, extra=about)
 
     def failed(self, error: BaseException) -> None:
         """Report that the store did not answer."""
@@ -85,7 +87,10 @@ class Breaker:
                 self._is_probing, self._probe_at_s = False, time.monotonic() + _PAUSE_S
         if opens:
             text = "%s did not answer %d times in a row: the breaker is open: %s"
-            logger.warning(text, self._what, self._failures, error)
+            about = log_fields(
+                "breaker_opened", store=self._what, failures=self._failures, error=error
+            )
+            logger.warning(text, self._what, self._failures, error, extra=about)
 
     def give_up_probe(self) -> None:
         """Report that a probe was interrupted: the next caller probes."""

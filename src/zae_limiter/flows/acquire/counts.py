@@ -14,7 +14,8 @@ class AcquireCounts:
 
     `refused` counts each limit that refused, by its name and by whether it was the entity's own
     or an ancestor's. `waited`: admitted after waiting for tokens. `degraded`: let through without
-    a charge. `unavailable`: failed because the store could not answer.
+    a charge. `unavailable`: failed because the store could not answer. `lost`: refunds and
+    corrections that could not be written. `batched`: callers that shared one of `batches`.
     """
 
     admitted: int = 0
@@ -22,6 +23,9 @@ class AcquireCounts:
     degraded: int = 0
     unavailable: int = 0
     refused_acquires: int = 0
+    lost: int = 0
+    batches: int = 0
+    batched: int = 0
     refused: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def count_refusal(self, entity_id: str, error: RateLimitExceeded) -> None:
@@ -30,3 +34,8 @@ class AcquireCounts:
         for status in error.violations:
             level = "own" if status.entity_id == entity_id else "ancestor"
             self.refused[status.limit_name, level] += 1
+
+    def count_batch(self, callers: int) -> None:
+        """Count a write that several callers share."""
+        self.batches += 1
+        self.batched += callers

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from ...core.bucket import BucketAddress
 from ...core.limit import MILLI
+from ...core.log_fields import log_fields
 
 logger = logging.getLogger("zae_limiter")
 
@@ -16,5 +17,7 @@ def log_failed_write(
 ) -> None:
     """Log a write that failed, or whose outcome is unknown, with its address and its amounts in
     whole tokens."""
-    amounts = ", ".join(f"{delta // MILLI:+d} {name}" for name, delta in deltas_milli.items())
-    logger.warning("%s: %s at %s: %s", what, amounts, address, cause)
+    amounts = {name: delta // MILLI for name, delta in deltas_milli.items()}
+    shown = ", ".join(f"{amount:+d} {name}" for name, amount in amounts.items())
+    about = log_fields("failed_write", address=address, amounts=amounts, error=cause)
+    logger.warning("%s: %s at %s: %s", what, shown, address, cause, extra=about)

@@ -9,6 +9,7 @@ from typing import Any
 
 from ...core.bucket import Bucket, BucketAddress, has_leapt, is_ahead
 from ...core.exceptions import StorageUnavailable
+from ...core.log_fields import log_fields
 from ...core.planner import (
     Crowded,
     Intent,
@@ -149,6 +150,7 @@ async def set_right(scope: Scope, address: BucketAddress, bucket: Bucket) -> Buc
             "The refill time of %s was %.0f s ahead and has been set back: some clock is wrong",
             address,
             ahead_s,
+            extra=log_fields("clock_set_back", address=address, ahead_s=ahead_s),
         )
     return outcome.bucket
 

@@ -17,6 +17,7 @@ from ...core.exceptions import (
 )
 from ...core.ledger import Ledger
 from ...core.limit import MILLI, LimitSet
+from ...core.log_fields import log_fields
 from ...core.models import LimitStatus, OnUnavailable
 from ...core.rate_limit_exceeded import RateLimitExceeded
 from ...core.validation import MAX_AMOUNT, validate_amount, validate_consume
@@ -264,7 +265,11 @@ def standing(record: LeaseRecord) -> list[LimitStatus]:
 def _bear(record: LeaseRecord, error: StorageUnavailable) -> None:
     """The store could not answer: let it pass or say so, as the mode in force has it."""
     if error.is_outage and _mode(record) is OnUnavailable.ALLOW:
-        logger.warning("Store unavailable, allowing unlimited: %s", error)
+        request = record.request
+        about = log_fields(
+            "degraded", entity_id=request.entity_id, resource=request.resource, error=error
+        )
+        logger.warning("Store unavailable, allowing unlimited: %s", error, extra=about)
         return
     kind = RateLimiterUnavailable if error.is_outage else StoreConfigurationError
     raise kind(

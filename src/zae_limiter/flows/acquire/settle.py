@@ -7,11 +7,13 @@ waits until they are written.
 from __future__ import annotations
 
 from collections.abc import Coroutine, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from ...core.bucket import BucketAddress
+from ...core.events import LostWrite
 from ...core.exceptions import NamespaceStateError
 from ...core.ledger import Ledger
+from ...core.limit import MILLI
 from ..coalesce.batch import correct_item
 from ..config.registration import confirm_data
 from ..scope import Scope
@@ -70,4 +72,21 @@ async def _write(scope: Scope, ledger: Ledger, owed: _Owed, failed: str) -> list
     for (address, correction), outcome in zip(owed, outcomes, strict=True):
         if isinstance(outcome, Exception):
             log_failed_write(failed, correction.deltas_milli, address, outcome)
+            _note_lost(scope, address, correction, outcome, is_refund=failed is _NOT_REFUNDED)
     return outcomes
+
+
+def _note_lost(
+    scope: Scope,
+    address: BucketAddress,
+    correction: Correction,
+    error: Exception,
+    *,
+    is_refund: bool,
+) -> None:
+    """Count a write that was given up, and tell the listeners, if there are any."""
+    scope.local.counts.lost += 1
+    if scope.local.listeners.all:
+        amounts = {name: milli // MILLI for name, milli in correction.deltas_milli.items()}
+        kind: Literal["refund", "correction"] = "refund" if is_refund else "correction"
+        scope.local.listeners.lose(LostWrite(kind, *address, amounts, error))

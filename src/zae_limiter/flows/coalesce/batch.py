@@ -190,6 +190,7 @@ async def _lead(scope: Scope, address: BucketAddress, leader: Ticket) -> None:
         if len(batch.tickets) == 1:
             await _carry_out_batch(scope, address, batch)
         else:
+            scope.local.counts.count_batch(len(batch.tickets))
             await scope.io.shield(_carry_out_batch(scope, address, batch), shared=True)
     except BaseException as error:
         failure = error
