@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,8 +10,10 @@ from pathlib import Path
 
 import click
 import pytest
+from jsonschema import Draft202012Validator
 
 from tests.support.cli_runner import Zael
+from tests.support.cli_schema import SCHEMA, schema
 from zae_limiter import __version__
 from zae_limiter.cli import cli
 
@@ -116,6 +119,15 @@ def test_every_command_with_output_of_its_own_has_a_json_option(name: str) -> No
     assert ("--json" in options) != (name in WITHOUT_JSON)
 
 
+def test_the_schema_has_every_command_that_prints_json_and_no_other() -> None:
+    Draft202012Validator.check_schema(schema())
+    published = set(schema()["$defs"])
+    commands = {name.replace(" ", "-") for name in COMMANDS if name not in WITHOUT_JSON}
+    assert commands <= published
+    referred = set(re.findall(r'"#/\$defs/([a-z-]+)"', SCHEMA.read_text(encoding="utf-8")))
+    assert published - commands <= referred
+
+
 @pytest.mark.parametrize("call", MAKING, ids=lambda call: call[0])
 def test_commands_that_store_something_create_the_store(call: tuple[str, ...], zael: Zael) -> None:
     assert zael.out(*argv(call))
@@ -189,10 +201,10 @@ def test_importing_the_package_does_not_import_the_command_line() -> None:
     assert not {"click", "rich"} & modules_after("import zae_limiter")
 
 
-def test_help_is_printed_without_importing_rich() -> None:
-    assert "rich" not in modules_after(
+def test_help_is_printed_without_importing_rich_or_boto3() -> None:
+    assert not {"boto3", "botocore", "rich"} & modules_after(
         "from zae_limiter.cli import cli\n"
-        "for args in (['--help'], ['aggregate', '--help'], ['demo', '--help']):\n"
+        "for args in (['--help'], ['aggregate', '-h'], ['demo', '-h'], ['doctor', '-h']):\n"
         "    cli(args, standalone_mode=False)"
     )
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.cli_runner import Zael
+from tests.support.cli_schema import assert_as_published
 from zae_limiter import SyncRateLimiter, SyncRepository
 
 
@@ -26,6 +27,7 @@ def findings(zael: Zael, *args: str, code: int) -> dict[str, dict[str, Any]]:
     result = zael.run("doctor", "--json", *args)
     assert result.exit_code == code, result.output
     told = json.loads(result.stdout)
+    assert_as_published(("doctor",), told)
     assert told["healthy"] is (code == 0)
     return {each["check"]: each for each in told["findings"]}
 

@@ -17,9 +17,20 @@ Made from the commands' own help by `python -m tests.docs.cli_reference`; a test
 differ.
 
 The store is `--url` (or `ZAEL_URL`), or the DynamoDB table of a stack: `--name` (or `ZAEL_STACK`)
-with `--region` and `--endpoint-url`. An argument counts for more than the environment. Commands
-that print data take `--json`. Errors go to standard error; the exit code is 0 for success, 1 for an
-error, 2 for wrong usage, 130 after Ctrl-C.
+with `--region` and `--endpoint-url`; both may stand before the command or after it. An argument
+counts for more than the environment. Commands that print or change data take `--json`, and
+[cli.schema.json](schemas/cli.schema.json) is the JSON Schema of what each prints. Errors go to
+standard error. `zae-limiter completion bash|zsh|fish` prints the completion of a shell.
+
+| exit code | meaning |
+| --- | --- |
+| 0 | done |
+| 1 | an error; for `check`, `version`, `status` and `doctor`: something is wrong |
+| 2 | wrong use |
+| 3 | refused by a limit |
+| 4 | the store could not answer |
+| 126, 127 | `run`: the command cannot be run, or is not found; others are its own |
+| 130 | interrupted |
 """
 
 

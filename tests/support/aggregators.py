@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.support.cli_schema import assert_as_published
 from tests.support.servers.tables import OwnTable
 from tests.support.table_crowd import ROOT
 
@@ -53,7 +54,10 @@ class Aggregator:
     def lines(self) -> list[dict[str, Any]]:
         """The lines printed so far."""
         whole = [line for line in self._out.read_text().splitlines(True) if line.endswith("\n")]
-        return [json.loads(line) for line in whole]
+        printed = [json.loads(line) for line in whole]
+        for line in printed:
+            assert_as_published(("aggregate",), line)
+        return printed
 
     def errors(self) -> str:
         """What was said on standard error so far."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from click.testing import CliRunner, Result
 
+from tests.support.cli_schema import assert_as_published
 from zae_limiter.cli import cli
 
 
@@ -33,7 +34,10 @@ class Zael:
         return result.stdout
 
     def json(self, *args: str) -> Any:
-        return json.loads(self.out(*args, "--json"))
+        """Return what a command that succeeds prints as JSON, which must be as published."""
+        printed = json.loads(self.out(*args, "--json"))
+        assert_as_published(args, printed)
+        return printed
 
     def error(self, *args: str, code: int = 1) -> str:
         """Return the error message of a command that fails and prints nothing on standard

@@ -12,6 +12,7 @@ import boto3
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.support.cli_schema import assert_as_published
 from tests.support.servers.processes import Server
 from tests.support.servers.tables import OwnTable
 from zae_limiter.backends.dynamodb.url import dynamodb_url
@@ -75,7 +76,10 @@ class LocalAws:
 
     def lines(self, *args: str) -> list[dict[str, Any]]:
         """Return the JSON lines of a command that succeeds."""
-        return [json.loads(line) for line in self.out(*args, "--json").splitlines()]
+        printed = [json.loads(line) for line in self.out(*args, "--json").splitlines()]
+        for line in printed:
+            assert_as_published(args, line)
+        return printed
 
     def result(self, *args: str) -> dict[str, Any]:
         """Return the result in the last JSON line of a command that succeeds."""
