@@ -103,6 +103,8 @@ class _ModelConfigs:
     def __init__(self, table: Table, configs: Configs) -> None:
         self.write = configs.write
         self.delete = configs.delete
+        self.mark = configs.mark
+        self.marks = configs.marks
         self.entities_with_records = configs.entities_with_records
         self.entities_with_limits = configs.entities_with_limits
         self.resources_with_entity_limits = configs.resources_with_entity_limits

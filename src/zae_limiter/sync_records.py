@@ -91,12 +91,19 @@ class SyncRecords:
         limits: list[Limit],
         resource: str = DEFAULT_RESOURCE,
         principal: str | None = None,
+        *,
+        inherit: bool = False,
     ) -> None:
-        """Give an entity limits of its own for a resource, or for all resources. An empty list
-        deletes them, as `delete_limits` does."""
+        """Give an entity limits of its own for a resource, or for all resources. They replace those
+        of the next level; with `inherit` they are merged with them by name. An empty list deletes
+        them, as `delete_limits` does."""
         run(
             stored_limits.set_limits(
-                self.scope, stored_limits.entity_slot(entity_id, resource), limits, principal
+                self.scope,
+                stored_limits.entity_slot(entity_id, resource),
+                limits,
+                principal,
+                inherit=inherit,
             )
         )
 
@@ -130,12 +137,22 @@ class SyncRecords:
         return run(self.scope.store.configs.resources_with_entity_limits(self.scope.namespace_id))
 
     def set_resource_defaults(
-        self, resource: str, limits: list[Limit], principal: str | None = None
+        self,
+        resource: str,
+        limits: list[Limit],
+        principal: str | None = None,
+        *,
+        inherit: bool = False,
     ) -> None:
-        """Set the limits of a resource for entities that have none of their own."""
+        """Set the limits of a resource for entities that have none of their own. With `inherit`
+        they are merged by name with the system's."""
         run(
             stored_limits.set_limits(
-                self.scope, stored_limits.resource_slot(resource), limits, principal
+                self.scope,
+                stored_limits.resource_slot(resource),
+                limits,
+                principal,
+                inherit=inherit,
             )
         )
 

@@ -40,9 +40,10 @@ def test_a_question_does_not_mix_with_json(zael: Zael) -> None:
 def test_changes_are_told_as_json(zael: Zael) -> None:
     limits = [{"name": "rpm", "capacity": 2, "refill_amount": 2, "refill_period_seconds": 60}]
     told = zael.json("entity", "set-limits", "key-1", "-r", "gpt-4", "-l", "rpm:2")
-    assert told == {"entity_id": "key-1", "resource": "gpt-4", "limits": limits}
+    subject = {"entity_id": "key-1", "resource": "gpt-4"}
+    assert told == {**subject, "limits": limits, "inherit": False}
     told = zael.json("resource", "set-defaults", "gpt-4", "-l", "rpm:2")
-    assert told == {"resource": "gpt-4", "limits": limits}
+    assert told == {"resource": "gpt-4", "limits": limits, "inherit": False}
     told = zael.json("system", "set-defaults", "-l", "rpm:2")
     assert told == {"limits": limits, "on_unavailable": None}
     told = zael.json("config", "set", "--level", "system", "--limits", '["rpm:2"]')

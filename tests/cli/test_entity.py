@@ -207,3 +207,19 @@ def test_a_list_of_entities_is_narrowed_by_prefix_and_parent(zael: Zael) -> None
     assert zael.out("entity", "list", "--prefix", "zz") == "No entities\n"
     both = zael.error("entity", "list", "--prefix", "k", "--with-custom-limits", "x", code=2)
     assert "--with-custom-limits goes with --limit only" in both
+
+
+def test_limits_that_hide_those_of_the_next_level_are_warned_of(zael: Zael) -> None:
+    zael.out("resource", "set-defaults", "gpt-4", "-l", "rpm:10", "-l", "tpm:1000")
+    zael.out("system", "set-defaults", "-l", "rpd:5")
+    said = zael.run("entity", "set-limits", "key-1", "-r", "gpt-4", "-l", "rpm:20")
+    assert said.stderr.splitlines() == [
+        "Warning: 'rpd' of the system does not apply here any more; --inherit keeps it",
+        "Warning: 'tpm' of resource 'gpt-4' does not apply here any more; --inherit keeps it",
+    ]
+    assert zael.out("entity", "set-limits", "key-1", "-r", "gpt-4", "-l", "rpm:20", "--inherit")
+    assert (
+        "'tpm' of resource 'gpt-4'" in zael.run("entity", "set-limits", "k", "-l", "rpm:1").stderr
+    )
+    assert "'rpd' of the system" in zael.run("resource", "set-defaults", "r", "-l", "rpm:1").stderr
+    assert zael.out("resource", "set-defaults", "r", "-l", "rpm:1", "--inherit")

@@ -101,7 +101,7 @@ def test_usage_without_entity_and_resource_is_a_usage_error(used: Zael, verb: st
 
 
 def test_audit_shows_the_changes_of_an_entity(used: Zael) -> None:
-    used.out("entity", "set-limits", "key-1", "-r", "gpt-4", "-l", "rpm:1")
+    used.run("entity", "set-limits", "key-1", "-r", "gpt-4", "-l", "rpm:1")
     events = used.json("audit", "list", "-e", "key-1")
     assert [event["action"] for event in events] == ["limits_set", "entity_created"]
     lines = used.out("audit", "list", "-e", "key-1").splitlines()
@@ -119,7 +119,7 @@ def test_audit_shows_the_changes_of_defaults(used: Zael) -> None:
 
 
 def test_audit_events_are_shown_in_pages(used: Zael) -> None:
-    used.out("entity", "set-limits", "key-1", "-l", "rpm:1")
+    used.run("entity", "set-limits", "key-1", "-l", "rpm:1")
     text = used.out("audit", "list", "-e", "key-1", "--limit", "1")
     start = text.split()[-1]
     assert f"--start-event-id {start}" in text

@@ -72,3 +72,24 @@ def test_configuration_of_other_slots_does_not_count() -> None:
         SYSTEM_SLOT: SAID["system"],
     }
     assert decide(slots("key", "gpt-4"), stored) == (SAID["system"].limits, "system")
+
+
+@pytest.mark.parametrize("present", list(product([None, False, True], repeat=4)))
+def test_a_level_that_inherits_adds_the_limits_of_the_next(
+    present: tuple[bool | None, ...],
+) -> None:
+    stored: dict[ConfigSlot, LimiterConfig | None] = {}
+    expected: dict[str, int] = {}
+    is_open = True
+    for strength, (source, inherit) in enumerate(zip(SOURCES, present, strict=True)):
+        if inherit is None:
+            continue
+        limits = (Limit.per_minute("rpm", strength + 1), Limit.per_minute(source, strength + 1))
+        stored[SLOTS[source]] = LimiterConfig(limits, inherit=inherit)
+        if is_open:
+            expected = {limit.name: limit.capacity for limit in limits} | expected
+        is_open = is_open and inherit
+    limits_found, source_found = decide(slots("key", "gpt-4"), stored)
+    assert {limit.name: limit.capacity for limit in limits_found or ()} == expected
+    there = [s for s, inherit in zip(SOURCES, present, strict=True) if inherit is not None]
+    assert source_found == (there[0] if there else None)

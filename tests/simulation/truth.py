@@ -18,7 +18,7 @@ from zae_limiter.core.idempotency import operation_name
 from zae_limiter.core.limit import Limit, LimitSet
 from zae_limiter.core.models import LimiterConfig
 from zae_limiter.core.writes import Granted, Outcome, Write
-from zae_limiter.ports.repository_protocol import Buckets, ConfigPage, Configs
+from zae_limiter.ports.repository_protocol import Buckets, ConfigPage, Configs, Declaration
 from zae_limiter.runtime.simulated_scheduler import Scheduler
 
 Apply = Callable[[Write, Bucket | None], Outcome]
@@ -173,6 +173,8 @@ class _TrueConfigs:
         self._configs = configs
         self._truth = truth
         self._tables = tables
+        self.mark = configs.mark
+        self.marks = configs.marks
         self.entities_with_limits = configs.entities_with_limits
         self.resources_with_entity_limits = configs.resources_with_entity_limits
         self.resources_with_defaults = configs.resources_with_defaults
@@ -190,14 +192,25 @@ class _TrueConfigs:
         return frozenset(owners) if len(owners) <= at_most else None
 
     async def write(
-        self, namespace_id: str, slot: ConfigSlot, change: LimiterConfig, event: AuditEvent
-    ) -> int:
-        version = await self._configs.write(namespace_id, slot, change, event)
+        self,
+        namespace_id: str,
+        slot: ConfigSlot,
+        change: LimiterConfig,
+        event: AuditEvent,
+        declaration: Declaration | None = None,
+    ) -> int | None:
+        version = await self._configs.write(namespace_id, slot, change, event, declaration)
         self._note(slot, change.limits)
         return version
 
-    async def delete(self, namespace_id: str, slot: ConfigSlot, event: AuditEvent) -> bool:
-        deleted = await self._configs.delete(namespace_id, slot, event)
+    async def delete(
+        self,
+        namespace_id: str,
+        slot: ConfigSlot,
+        event: AuditEvent,
+        declaration: Declaration | None = None,
+    ) -> bool:
+        deleted = await self._configs.delete(namespace_id, slot, event, declaration)
         self._note(slot, None)
         return deleted
 

@@ -211,11 +211,28 @@ async def unversioned(role: Any, *arguments: Any) -> int:
     return 1
 
 
-async def replacing(role: Any, namespace_id: str, slot: Any, change: Any, event: Any) -> Any:
+async def replacing(
+    role: Any, namespace_id: str, slot: Any, change: Any, event: Any, declaration: Any = None
+) -> Any:
     page = await role.read(namespace_id, [slot])
     if slot in page.configs:
         await role.delete(namespace_id, slot, event)
-    return await role.write(namespace_id, slot, change, event)
+    return await role.write(namespace_id, slot, change, event, declaration)
+
+
+async def unconditional(
+    role: Any, namespace_id: str, slot: Any, change: Any, event: Any, declaration: Any = None
+) -> Any:
+    version = await role.write(namespace_id, slot, change, event)
+    if declaration is not None:
+        await role.mark(namespace_id, slot, declaration.mark)
+    return version
+
+
+async def unmarked(
+    role: Any, namespace_id: str, slot: Any, event: Any, declaration: Any = None
+) -> Any:
+    return await role.delete(namespace_id, slot, event)
 
 
 async def endless(role: Any, namespace_id: str, resource: str, limit: int, cursor: Any) -> Any:
@@ -261,6 +278,8 @@ async def one_page(role: Any, namespace_id: str, query: Any, limit: int, cursor:
 BROKEN = [
     ("configs", {"write": unversioned}),
     ("configs", {"write": replacing}),
+    ("configs", {"write": unconditional}),
+    ("configs", {"delete": unmarked}),
     ("configs", {"entities_with_limits": endless}),
     ("entities", {"update": last_wins}),
     ("entities", {"children": unsorted}),

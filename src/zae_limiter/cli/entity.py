@@ -17,10 +17,12 @@ from ..flows.admin.limits import entity_slot
 from ..runtime.blocking import run
 from ..sync_repository import SyncRepository
 from .deletion import delete_level, tell_deletion
+from .hidden import warn_of_hidden
 from .options import (
     change_options,
     config_resource_option,
     examples,
+    inherit_option,
     json_option,
     limits_option,
     store_options,
@@ -223,17 +225,26 @@ def children(parent_id: str, as_json: bool, target: Target) -> None:
 @click.argument("entity_id")
 @config_resource_option
 @limits_option
+@inherit_option
 @json_option
 @change_options
 def set_limits(
-    entity_id: str, resource: str, limits: tuple[Limit, ...], as_json: bool, target: Target
+    entity_id: str,
+    resource: str,
+    limits: tuple[Limit, ...],
+    inherit: bool,
+    as_json: bool,
+    target: Target,
 ) -> None:
     """Give an entity limits of its own; they replace the limits it had."""
     with target.open() as repository:
-        repository.set_limits(entity_id, list(limits), resource, target.author)
+        repository.set_limits(entity_id, list(limits), resource, target.author, inherit=inherit)
+        if not inherit:
+            warn_of_hidden(repository, entity_slot(entity_id, resource), limits)
     if as_json:
         stored = [limit.to_dict() for limit in limits]
-        print_json({"entity_id": entity_id, "resource": resource, "limits": stored})
+        subject = {"entity_id": entity_id, "resource": resource}
+        print_json({**subject, "limits": stored, "inherit": inherit})
         return
     click.echo(f"Set {len(limits)} limit(s) for entity '{entity_id}' (resource '{resource}'):")
     print_limits(limits)

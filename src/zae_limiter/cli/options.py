@@ -156,6 +156,13 @@ limits_option = click.option(
 )
 
 
+inherit_option = click.option(
+    "--inherit",
+    is_flag=True,
+    help="Merge by name with the limits of the next level, instead of replacing them.",
+)
+
+
 def examples(*lines: str, on_a_store: bool = True) -> str:
     """Return the end of a command's help, kept as it is typed."""
     typed = [f"zae-limiter {line}" for line in lines]

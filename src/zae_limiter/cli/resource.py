@@ -7,7 +7,16 @@ import click
 from ..core.limit import Limit
 from ..flows.admin.limits import resource_slot
 from .deletion import delete_level
-from .options import change_options, examples, json_option, limits_option, store_options, yes_option
+from .hidden import warn_of_hidden
+from .options import (
+    change_options,
+    examples,
+    inherit_option,
+    json_option,
+    limits_option,
+    store_options,
+    yes_option,
+)
 from .output import print_json, print_limits, print_lines
 from .target import Target
 
@@ -23,17 +32,22 @@ def resource() -> None:
 )
 @click.argument("resource_name")
 @limits_option
+@inherit_option
 @json_option
 @change_options
 def set_defaults(
-    resource_name: str, limits: tuple[Limit, ...], as_json: bool, target: Target
+    resource_name: str, limits: tuple[Limit, ...], inherit: bool, as_json: bool, target: Target
 ) -> None:
     """Set the limits of a resource; they replace the limits it had."""
     with target.open() as repository:
-        repository.set_resource_defaults(resource_name, list(limits), target.author)
+        repository.set_resource_defaults(
+            resource_name, list(limits), target.author, inherit=inherit
+        )
+        if not inherit:
+            warn_of_hidden(repository, resource_slot(resource_name), limits)
     if as_json:
         stored = [limit.to_dict() for limit in limits]
-        print_json({"resource": resource_name, "limits": stored})
+        print_json({"resource": resource_name, "limits": stored, "inherit": inherit})
         return
     click.echo(f"Set {len(limits)} default(s) for resource '{resource_name}':")
     print_limits(limits)

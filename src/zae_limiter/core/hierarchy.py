@@ -2,7 +2,9 @@
 
     entity + resource  >  entity `_default_`  >  resource  >  system  >  constructor
 
-The first level that has limits wins as a whole: levels are never merged.
+The first level that has limits wins as a whole. If it inherits, the limits of the next level that
+has any are added, except those with a name that it has itself; and so on if that level inherits,
+too. The limits of the constructor are never added.
 """
 
 from __future__ import annotations
@@ -53,12 +55,36 @@ def shared_slots(resource: str) -> Slots:
 def decide(
     places: Sequence[ConfigSlot], stored: Mapping[ConfigSlot, LimiterConfig | None]
 ) -> tuple[tuple[Limit, ...] | None, ConfigSource | None]:
-    """Return the limits in force, and the level that set them. `places`: the strongest first."""
+    """Return the limits in force, and the strongest level that set any. `places`: the strongest
+    first."""
+    limits, source, _ = decide_part(places, stored)
+    return limits, source
+
+
+def decide_part(
+    places: Sequence[ConfigSlot], stored: Mapping[ConfigSlot, LimiterConfig | None]
+) -> tuple[tuple[Limit, ...] | None, ConfigSource | None, bool]:
+    """Return what `decide` returns for some places, and whether weaker places add to it."""
+    limits: tuple[Limit, ...] | None = None
+    source: ConfigSource | None = None
     for slot in places:
         config = stored.get(slot)
-        if config is not None and config.limits:
-            return config.limits, _source(slot)
-    return None, None
+        if config is None or not config.limits:
+            continue
+        limits, source = merge_limits(limits, config.limits), source or _source(slot)
+        if not config.inherit:
+            return limits, source, False
+    return limits, source, True
+
+
+def merge_limits(
+    strong: tuple[Limit, ...] | None, weak: tuple[Limit, ...] | None
+) -> tuple[Limit, ...] | None:
+    """Return the strong limits, and those of the weak whose names the strong ones do not have."""
+    if not strong or not weak:
+        return strong or weak
+    names = {limit.name for limit in strong}
+    return strong + tuple(limit for limit in weak if limit.name not in names)
 
 
 def _source(slot: ConfigSlot) -> ConfigSource:

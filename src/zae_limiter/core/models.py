@@ -68,6 +68,8 @@ class LimiterConfig:
 
     Only the system level holds `on_unavailable`, `auto_update` and `strict_version`.
     `config_version` counts the changes of the record; it is never written by hand.
+    `inherit` goes with the limits: they are merged by name with those of the next level, instead of
+    replacing them.
     """
 
     limits: tuple[Limit, ...] | None = None
@@ -75,6 +77,7 @@ class LimiterConfig:
     auto_update: bool | None = None
     strict_version: bool | None = None
     config_version: int | None = field(default=None, compare=False)
+    inherit: bool = False
 
     def __post_init__(self) -> None:
         if self.limits is not None:
@@ -85,6 +88,7 @@ class LimiterConfig:
         limits = None if self.limits is None else [limit.to_dict() for limit in self.limits]
         said = {
             "limits": limits,
+            "inherit": self.inherit or None,
             "on_unavailable": self.on_unavailable,
             "auto_update": self.auto_update,
             "strict_version": self.strict_version,

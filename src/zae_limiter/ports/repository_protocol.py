@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from ..core.audit import AuditEvent
 from ..core.bucket import Bucket, BucketAddress
@@ -103,8 +103,27 @@ class ConfigPage:
     entity: Entity | None = None
 
 
+class Declaration(NamedTuple):
+    """A declaration ties a change of a configuration record to a manifest.
+
+    `seen`: the record as it was read, None if there was none. The change is made only if the record
+    still is so. `mark`: what the manifest says of the record, kept beside it, so that later changes
+    of other origin are found; None if the manifest says nothing of it any more.
+    """
+
+    seen: LimiterConfig | None
+    mark: str | None
+
+    def is_current(self, stored: LimiterConfig | None) -> bool:
+        """Whether the record is as it was seen."""
+        if stored is None or self.seen is None:
+            return stored is self.seen
+        return stored == self.seen and stored.config_version == self.seen.config_version
+
+
 class Configs(Protocol):
-    """The role of stored limits and behaviour, with one record for each slot."""
+    """The role of stored limits and behaviour, with one record for each slot. A record that a
+    manifest manages has a mark, which nothing but a declaration changes."""
 
     async def read(
         self, namespace_id: str, slots: Sequence[ConfigSlot], entity_id: str | None = None
@@ -117,15 +136,36 @@ class Configs(Protocol):
         in one cheap and consistent read."""
 
     async def write(
-        self, namespace_id: str, slot: ConfigSlot, change: LimiterConfig, event: AuditEvent
-    ) -> int:
-        """Set the fields of `change` that are not None and keep the others. The record's
-        `config_version` rises by one, also across a deletion, and is returned. The event is
-        recorded in the same transaction."""
+        self,
+        namespace_id: str,
+        slot: ConfigSlot,
+        change: LimiterConfig,
+        event: AuditEvent,
+        declaration: Declaration | None = None,
+    ) -> int | None:
+        """Set the fields of `change` that are not None and keep the others; `inherit` goes with the
+        limits, and empty limits clear them. The record's `config_version` rises by one, also across
+        a deletion, and is returned. The event and the mark of a declaration are recorded in the
+        same transaction. Returns None, and changes nothing, when the record is not as the
+        declaration has seen it."""
 
-    async def delete(self, namespace_id: str, slot: ConfigSlot, event: AuditEvent) -> bool:
+    async def delete(
+        self,
+        namespace_id: str,
+        slot: ConfigSlot,
+        event: AuditEvent,
+        declaration: Declaration | None = None,
+    ) -> bool:
         """Clear the record of the slot, its version apart, and return whether it held anything.
-        Only then is the event recorded."""
+        Only then is the event recorded, and the mark of a declaration. Returns False, and changes
+        nothing, when the record is not as the declaration has seen it."""
+
+    async def marks(self, namespace_id: str) -> dict[ConfigSlot, str]:
+        """Return the marks of all slots that a manifest manages. A mark that cannot be read is left
+        out, and a `StoredDataWarning` names it."""
+
+    async def mark(self, namespace_id: str, slot: ConfigSlot, mark: str | None) -> None:
+        """Set the mark of a slot, or remove it (None), and leave the record as it is."""
 
     async def entities_with_limits(
         self, namespace_id: str, resource: str, limit: int | None, cursor: str | None
@@ -158,6 +198,9 @@ class Entities(Protocol):
 
     async def read(self, namespace_id: str, entity_id: str) -> Entity | None:
         """Return the entity, if there is one."""
+
+    async def read_several(self, namespace_id: str, entity_ids: Sequence[str]) -> dict[str, Entity]:
+        """Return the entities of these ids that exist, by id."""
 
     async def update(
         self, namespace_id: str, entity: Entity, expected_version: int, event: AuditEvent

@@ -110,6 +110,7 @@ def _config(fields: ItemReader) -> LimiterConfig:
         fields.maybe_flag("auto_update"),
         fields.maybe_flag("strict_version"),
         fields.maybe_integer("config_version"),
+        bool(fields.maybe_flag("inherit")),
     )
 
 

@@ -32,6 +32,8 @@ from .wire.values import Item, to_item
 
 _FLAGS = ("on_unavailable", "auto_update", "strict_version")
 _VERSION = Field("config_version")
+# Clients that do not know the attribute let the limits replace those of the next level.
+_INHERIT = Field("inherit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +134,10 @@ def setting(stored: StoredConfig, change: LimiterConfig) -> Iterator[Term]:
     if change.limits is not None:
         for name in _stale(stored.item or {}, {limit.name for limit in change.limits}):
             yield Field(name).remove()
+        if change.inherit:
+            yield _INHERIT.set(True)
+        elif _INHERIT in (stored.item or {}):
+            yield _INHERIT.remove()
     if _is_null(stored.item):
         yield _VERSION.set(stored.version + 1)
     else:

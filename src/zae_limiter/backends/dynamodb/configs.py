@@ -9,11 +9,12 @@ from ...core.hierarchy import ConfigSlot
 from ...core.models import LimiterConfig
 from ...core.validation import validate_identifier
 from ...local.bounded import Bounded
-from ...ports.repository_protocol import ConfigPage
+from ...ports.repository_protocol import ConfigPage, Declaration
 from .audit import Recorder
 from .codec import decode_config_item, decode_entity_item
 from .config_records import ConfigKey, StoredConfig, setting
 from .contention import race, won
+from .managed import Marks
 from .pages import AFTER_ALL, Query, read_page, read_pages
 from .registries import Registries
 from .schema import gsi3_pk_entity_config, key, pk_entity, sk_config, sk_meta
@@ -25,6 +26,8 @@ Found = dict[tuple[str, str], Item]
 # A query over so many records of usual size bills no more than three reads by key.
 FEW = 16
 _MAX_CROWDED = 10_000
+# Versions begin with 1.
+_REFUSED = 0
 
 
 class DynamoConfigs:
@@ -34,6 +37,7 @@ class DynamoConfigs:
         self._table = table
         self._recorder = recorder
         self._registries = Registries(table)
+        self._marks = Marks(table)
         # Entities with so many records that a query costs more than reads by key.
         self._crowded: Bounded[str, bool] = Bounded(_MAX_CROWDED)
 
@@ -68,41 +72,68 @@ class DynamoConfigs:
         return None
 
     async def write(
-        self, namespace_id: str, slot: ConfigSlot, change: LimiterConfig, event: AuditEvent
-    ) -> int:
+        self,
+        namespace_id: str,
+        slot: ConfigSlot,
+        change: LimiterConfig,
+        event: AuditEvent,
+        declaration: Declaration | None = None,
+    ) -> int | None:
         config_key = ConfigKey(namespace_id, slot)
         recording = await self._recorder.recording(namespace_id, event)
 
         async def attempt() -> int | None:
             stored = await self._stored(config_key)
+            if not _is_current(declaration, stored):
+                return _REFUSED
             actions = [
                 self._table.updating(config_key.key, setting(stored, change)),
                 *self._registering(stored, is_there=True),
+                *self._marking(config_key, declaration),
                 recording,
             ]
             if stored.item is None:
                 actions.append(self._table.checking(config_key.deleted_key, stored.deleted_as_seen))
             return stored.version + 1 if await won(self._table, actions) else None
 
-        return await race(self._table, f"{config_key.pk} {config_key.sk}", attempt)
+        version = await race(self._table, f"{config_key.pk} {config_key.sk}", attempt)
+        return None if version == _REFUSED else version
 
-    async def delete(self, namespace_id: str, slot: ConfigSlot, event: AuditEvent) -> bool:
+    async def delete(
+        self,
+        namespace_id: str,
+        slot: ConfigSlot,
+        event: AuditEvent,
+        declaration: Declaration | None = None,
+    ) -> bool:
         config_key = ConfigKey(namespace_id, slot)
         recording = await self._recorder.recording(namespace_id, event)
 
         async def attempt() -> bool | None:
             stored = await self._stored(config_key)
-            if not stored.says:
+            if not stored.says or not _is_current(declaration, stored):
                 return False
             actions = [
                 self._table.deleting(config_key.key, stored.as_seen),
                 self._table.putting(stored.remains()),
                 *self._registering(stored, is_there=False),
+                *self._marking(config_key, declaration),
                 recording,
             ]
             return True if await won(self._table, actions) else None
 
         return await race(self._table, f"{config_key.pk} {config_key.sk}", attempt)
+
+    async def marks(self, namespace_id: str) -> dict[ConfigSlot, str]:
+        return await self._marks.of(namespace_id)
+
+    async def mark(self, namespace_id: str, slot: ConfigSlot, mark: str | None) -> None:
+        await self._marks.set(namespace_id, slot, mark)
+
+    def _marking(self, config_key: ConfigKey, declaration: Declaration | None) -> list[Action]:
+        if declaration is None:
+            return []
+        return [self._marks.marking(config_key.namespace_id, config_key.slot, declaration.mark)]
 
     async def entities_with_limits(
         self, namespace_id: str, resource: str, limit: int | None, cursor: str | None
@@ -149,6 +180,10 @@ class DynamoConfigs:
 def are_neighbours(entity_id: str, slots: Sequence[ConfigSlot]) -> bool:
     """Return whether all slots are the entity's own: then their records share a partition."""
     return all(slot.entity_id == entity_id for slot in slots)
+
+
+def _is_current(declaration: Declaration | None, stored: StoredConfig) -> bool:
+    return declaration is None or declaration.is_current(_config(stored.item))
 
 
 def _by_key(items: Sequence[Item]) -> Found:

@@ -64,6 +64,11 @@ class DynamoEntities:
         item = await self._item(namespace_id, entity_id)
         return None if item is None else decode_entity_item(item)
 
+    async def read_several(self, namespace_id: str, entity_ids: Sequence[str]) -> dict[str, Entity]:
+        keys = (key(pk_entity(namespace_id, each), sk_meta()) for each in entity_ids)
+        items = await self._table.batch_get(keys, consistent=True)
+        return {entity.id: entity for entity in map(decode_entity_item, items)}
+
     async def _item(self, namespace_id: str, entity_id: str) -> Item | None:
         meta = key(pk_entity(namespace_id, entity_id), sk_meta())
         return await self._table.get(meta, consistent=True)

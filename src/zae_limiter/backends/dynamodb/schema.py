@@ -129,6 +129,16 @@ def sk_entity_config_resources() -> str:
     return "#ENTITY_CONFIG_RESOURCES"
 
 
+def sk_provisioner() -> str:
+    """Return the sort key of the record in which the existing package lists what it manages."""
+    return "#PROVISIONER"
+
+
+def sk_managed(entity_id: str | None = None, resource: str | None = None) -> str:
+    """Return the sort key of the mark of a configuration record that a manifest manages."""
+    return f"{sk_provisioner()}#MANAGED#{entity_id or ''}#{resource or ''}"
+
+
 def sk_namespace(name: str) -> str:
     """Return the sort key of a namespace by name."""
     return f"#NAMESPACE#{name}"

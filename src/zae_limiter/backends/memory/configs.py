@@ -9,7 +9,7 @@ from typing import TypeGuard
 from ...core.audit import AuditEvent
 from ...core.hierarchy import ConfigSlot
 from ...core.models import LimiterConfig
-from ...ports.repository_protocol import ConfigPage
+from ...ports.repository_protocol import ConfigPage, Declaration
 from .entities import copy_entity
 from .tables import Tables
 
@@ -39,30 +39,75 @@ class MemoryConfigs:
         return None
 
     async def write(
-        self, namespace_id: str, slot: ConfigSlot, change: LimiterConfig, event: AuditEvent
-    ) -> int:
+        self,
+        namespace_id: str,
+        slot: ConfigSlot,
+        change: LimiterConfig,
+        event: AuditEvent,
+        declaration: Declaration | None = None,
+    ) -> int | None:
         tables = self._tables
         with tables.lock:
             stored = tables.configs.get((namespace_id, slot)) or LimiterConfig(config_version=0)
+            if not self._declare(namespace_id, slot, stored, declaration):
+                return None
             version = (stored.config_version or 0) + 1
             said = {
                 name: value
-                for name in ("limits", "on_unavailable", "auto_update", "strict_version")
+                for name in ("on_unavailable", "auto_update", "strict_version")
                 if (value := getattr(change, name)) is not None
             }
+            if change.limits is not None:
+                said |= {"limits": change.limits or None, "inherit": change.inherit}
             tables.configs[namespace_id, slot] = replace(stored, config_version=version, **said)
             tables.record(namespace_id, event)
         return version
 
-    async def delete(self, namespace_id: str, slot: ConfigSlot, event: AuditEvent) -> bool:
+    async def delete(
+        self,
+        namespace_id: str,
+        slot: ConfigSlot,
+        event: AuditEvent,
+        declaration: Declaration | None = None,
+    ) -> bool:
         tables = self._tables
         with tables.lock:
             stored = tables.configs.get((namespace_id, slot))
-            if not _says(stored):
+            if not _says(stored) or not self._declare(namespace_id, slot, stored, declaration):
                 return False
             tables.configs[namespace_id, slot] = LimiterConfig(config_version=stored.config_version)
             tables.record(namespace_id, event)
         return True
+
+    async def marks(self, namespace_id: str) -> dict[ConfigSlot, str]:
+        with self._tables.lock:
+            stored = list(self._tables.marks.items())
+        return {slot: mark for (owner, slot), mark in stored if owner == namespace_id}
+
+    async def mark(self, namespace_id: str, slot: ConfigSlot, mark: str | None) -> None:
+        with self._tables.lock:
+            self._set_mark(namespace_id, slot, mark)
+
+    def _declare(
+        self,
+        namespace_id: str,
+        slot: ConfigSlot,
+        stored: LimiterConfig,
+        declaration: Declaration | None,
+    ) -> bool:
+        """Set the mark of a declaration, if the record is as it was seen."""
+        if declaration is None:
+            return True
+        is_current = declaration.is_current(stored if _says(stored) else None)
+        if is_current:
+            self._set_mark(namespace_id, slot, declaration.mark)
+        return is_current
+
+    def _set_mark(self, namespace_id: str, slot: ConfigSlot, mark: str | None) -> None:
+        if mark is None:
+            self._tables.marks.pop((namespace_id, slot), None)
+        else:
+            self._tables.marks[namespace_id, slot] = mark
 
     async def entities_with_limits(
         self, namespace_id: str, resource: str, limit: int | None, cursor: str | None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
 
@@ -32,6 +33,11 @@ class MemoryEntities:
         with self._tables.lock:
             entity = self._tables.entities.get((namespace_id, entity_id))
         return None if entity is None else copy_entity(entity)
+
+    async def read_several(self, namespace_id: str, entity_ids: Sequence[str]) -> dict[str, Entity]:
+        with self._tables.lock:
+            found = [self._tables.entities.get((namespace_id, each)) for each in entity_ids]
+        return {entity.id: copy_entity(entity) for entity in found if entity is not None}
 
     async def update(
         self, namespace_id: str, entity: Entity, expected_version: int, event: AuditEvent

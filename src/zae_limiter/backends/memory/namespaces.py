@@ -59,7 +59,7 @@ class MemoryNamespaces:
                 raise still_active(record)
             tables.namespaces.pop(namespace_id, None)
             data = (
-                *(tables.configs, tables.entities, tables.audit),
+                *(tables.configs, tables.marks, tables.entities, tables.audit),
                 *(tables.usage, tables.snapshots, tables.receipts),
             )
             purged = forget(tables, lambda key: key.namespace_id == namespace_id)

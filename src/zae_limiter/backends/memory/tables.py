@@ -54,6 +54,7 @@ class Tables:
     readings: dict[BucketAddress, Reading] = field(default_factory=dict)
     receipts: dict[ReceiptKey, Receipt] = field(default_factory=dict)
     configs: dict[tuple[str, ConfigSlot], LimiterConfig] = field(default_factory=dict)
+    marks: dict[tuple[str, ConfigSlot], str] = field(default_factory=dict)
     entities: dict[tuple[str, str], Entity] = field(default_factory=dict)
     namespaces: dict[str, NamespaceRecord] = field(default_factory=dict)
     audit: dict[tuple[str, str], list[AuditEvent]] = field(

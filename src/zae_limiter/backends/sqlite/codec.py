@@ -255,8 +255,8 @@ def _counts(row: Row) -> UsageCounts:
 
 
 def encode_limits_column(limits: tuple[Limit, ...] | None) -> str | None:
-    """Return the column `limits` of `configs`."""
-    return None if limits is None else _encode([limit.to_dict() for limit in limits])
+    """Return the column `limits` of `configs`; empty limits are none."""
+    return None if not limits else _encode([limit.to_dict() for limit in limits])
 
 
 def decode_config_row(key: tuple[str, str, str], row: Row) -> LimiterConfig:
@@ -265,13 +265,14 @@ def decode_config_row(key: tuple[str, str, str], row: Row) -> LimiterConfig:
 
 
 def _config(row: Row) -> LimiterConfig:
-    limits, on_unavailable, auto_update, strict_version, config_version = row
+    limits, inherit, on_unavailable, auto_update, strict_version, config_version = row
     return LimiterConfig(
         None if limits is None else _limits(limits),
         None if on_unavailable is None else OnUnavailable(on_unavailable).value,
         _maybe_flag(auto_update),
         _maybe_flag(strict_version),
         _integer(config_version),
+        bool(_maybe_flag(inherit)),
     )
 
 

@@ -9,17 +9,19 @@ from functools import lru_cache
 from ...core.audit import AuditEvent
 from ...core.hierarchy import ConfigSlot
 from ...core.models import LimiterConfig
-from ...ports.repository_protocol import ConfigPage
+from ...ports.repository_protocol import ConfigPage, Declaration
 from .audit import record
 from .codec import Row, decode_config_row, decode_entity_row, encode_limits_column
 from .connection import Connection
 from .entities import ENTITY_COLUMNS
+from .managed import SELECT_MARKS, declare, is_current, set_mark
 
 _KEY = "namespace_id = ? AND entity_id = ? AND resource = ?"
 # Rows of slots begin with the number of the slot in the question, the row of an entity with NULL.
 # Rows of slots are filled up to as many columns as an entity has.
 _SELECT_SLOT = f"""
-    SELECT {{number}}, limits, on_unavailable, auto_update, strict_version, config_version, 0, 0
+    SELECT {{number}},
+        limits, inherit, on_unavailable, auto_update, strict_version, config_version, 0
     FROM configs WHERE {_KEY}
 """
 _SELECT_ENTITY = f"""
@@ -35,10 +37,11 @@ _SELECT_OWNERS = """
 _UPSERT = """
     INSERT INTO configs (
         namespace_id, entity_id, resource,
-        limits, on_unavailable, auto_update, strict_version, config_version
-    ) VALUES (?, ?, ?, ?, ?, ?, ?, 1)
+        limits, inherit, on_unavailable, auto_update, strict_version, config_version
+    ) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1)
     ON CONFLICT (namespace_id, entity_id, resource) DO UPDATE SET
-        limits = coalesce(excluded.limits, limits),
+        limits = CASE WHEN excluded.inherit IS NULL THEN limits ELSE excluded.limits END,
+        inherit = coalesce(excluded.inherit, inherit),
         on_unavailable = coalesce(excluded.on_unavailable, on_unavailable),
         auto_update = coalesce(excluded.auto_update, auto_update),
         strict_version = coalesce(excluded.strict_version, strict_version),
@@ -50,7 +53,8 @@ _UPSERT = """
 _SELECT_VERSION = f"SELECT config_version FROM configs WHERE {_KEY}"
 _FORGET = f"""
     UPDATE configs
-    SET limits = NULL, on_unavailable = NULL, auto_update = NULL, strict_version = NULL
+    SET limits = NULL, inherit = NULL, on_unavailable = NULL,
+        auto_update = NULL, strict_version = NULL
     WHERE {_KEY} AND coalesce(limits, on_unavailable, auto_update, strict_version) IS NOT NULL
 """
 _WITH_LIMITS = "limits IS NOT NULL AND limits <> '[]'"
@@ -70,7 +74,7 @@ _SELECT_RESOURCES = f"""
     ORDER BY resource
 """
 _ALL = -1
-_CONFIG_COLUMNS = 5
+_CONFIG_COLUMNS = 6
 
 
 class SqliteConfigs:
@@ -95,17 +99,26 @@ class SqliteConfigs:
         return None if len(rows) > at_most else frozenset(entity_id for (entity_id,) in rows)
 
     async def write(
-        self, namespace_id: str, slot: ConfigSlot, change: LimiterConfig, event: AuditEvent
-    ) -> int:
+        self,
+        namespace_id: str,
+        slot: ConfigSlot,
+        change: LimiterConfig,
+        event: AuditEvent,
+        declaration: Declaration | None = None,
+    ) -> int | None:
         key = _key(namespace_id, slot)
         said = (
             encode_limits_column(change.limits),
+            None if change.limits is None else change.inherit,
             change.on_unavailable,
             change.auto_update,
             change.strict_version,
         )
 
-        def set_fields(db: sqlite3.Connection) -> int:
+        def set_fields(db: sqlite3.Connection) -> int | None:
+            if not is_current(db, key, declaration):
+                return None
+            declare(db, key, declaration)
             db.execute(_UPSERT, (*key, *said))
             record(db, namespace_id, event)
             (version,) = db.execute(_SELECT_VERSION, key).fetchone()
@@ -113,14 +126,33 @@ class SqliteConfigs:
 
         return await self._connection.write(set_fields)
 
-    async def delete(self, namespace_id: str, slot: ConfigSlot, event: AuditEvent) -> bool:
+    async def delete(
+        self,
+        namespace_id: str,
+        slot: ConfigSlot,
+        event: AuditEvent,
+        declaration: Declaration | None = None,
+    ) -> bool:
+        key = _key(namespace_id, slot)
+
         def forget(db: sqlite3.Connection) -> bool:
-            said_something = db.execute(_FORGET, _key(namespace_id, slot)).rowcount > 0
+            if not is_current(db, key, declaration):
+                return False
+            said_something = db.execute(_FORGET, key).rowcount > 0
             if said_something:
+                declare(db, key, declaration)
                 record(db, namespace_id, event)
             return said_something
 
         return await self._connection.write(forget)
+
+    async def marks(self, namespace_id: str) -> dict[ConfigSlot, str]:
+        rows = await self._reader.select(SELECT_MARKS, (namespace_id,))
+        return {ConfigSlot(entity or None, resource or None): m for entity, resource, m in rows}
+
+    async def mark(self, namespace_id: str, slot: ConfigSlot, mark: str | None) -> None:
+        key = _key(namespace_id, slot)
+        await self._connection.write(lambda db: set_mark(db, key, mark))
 
     async def entities_with_limits(
         self, namespace_id: str, resource: str, limit: int | None, cursor: str | None

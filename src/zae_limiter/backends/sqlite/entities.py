@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from functools import partial
 
 from ...core.audit import AuditEvent
@@ -20,6 +21,10 @@ _INSERT = f"""
     ON CONFLICT DO NOTHING
 """
 _SELECT = f"SELECT {ENTITY_COLUMNS} FROM entities WHERE namespace_id = ? AND entity_id = ?"
+_SELECT_SEVERAL = f"""
+    SELECT {ENTITY_COLUMNS} FROM entities WHERE namespace_id = ? AND entity_id IN ({{places}})
+"""
+_IDS_PER_SELECT = 500
 _UPDATE = """
     UPDATE entities SET name = ?, metadata = ?, version = version + 1
     WHERE namespace_id = ? AND entity_id = ? AND version = ?
@@ -56,6 +61,15 @@ class SqliteEntities:
 
     async def read(self, namespace_id: str, entity_id: str) -> Entity | None:
         return await self._connection.read(lambda db: read_entity(db, namespace_id, entity_id))
+
+    async def read_several(self, namespace_id: str, entity_ids: Sequence[str]) -> dict[str, Entity]:
+        rows = []
+        for start in range(0, len(entity_ids), _IDS_PER_SELECT):
+            some = entity_ids[start : start + _IDS_PER_SELECT]
+            select = _SELECT_SEVERAL.format(places=", ".join("?" * len(some)))
+            rows += await self._connection.select(select, (namespace_id, *some))
+        found = (decode_entity_row(namespace_id, row) for row in rows)
+        return {entity.id: entity for entity in found}
 
     async def update(
         self, namespace_id: str, entity: Entity, expected_version: int, event: AuditEvent

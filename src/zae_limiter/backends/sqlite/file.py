@@ -28,7 +28,7 @@ from .errors import code
 from .waiting import patiently
 
 APPLICATION_ID = int.from_bytes(b"zael")
-FILE_VERSION = 2
+FILE_VERSION = 3
 
 
 def locate(path: str) -> str:

@@ -40,6 +40,7 @@ _KEYS = {
     "receipts": "namespace_id, name",
     "buckets": "namespace_id, entity_id, resource, shard",
     "configs": "namespace_id, entity_id, resource",
+    "managed": "namespace_id, entity_id, resource",
     "entities": "namespace_id, entity_id",
     "audit": "position",
     "usage": "namespace_id, entity_id, resource, hour_ms",

@@ -42,6 +42,7 @@ CREATE TABLE IF NOT EXISTS configs (
     entity_id      TEXT    NOT NULL,
     resource       TEXT    NOT NULL,
     limits         TEXT,
+    inherit        INTEGER,
     on_unavailable TEXT,
     auto_update    INTEGER,
     strict_version INTEGER,
@@ -50,6 +51,16 @@ CREATE TABLE IF NOT EXISTS configs (
 ) WITHOUT ROWID;
 
 CREATE INDEX IF NOT EXISTS configs_by_resource ON configs (namespace_id, resource);
+
+-- The records of `configs` that a manifest manages, and what it says of them. A record may be
+-- gone: then somebody else has deleted it.
+CREATE TABLE IF NOT EXISTS managed (
+    namespace_id TEXT NOT NULL,
+    entity_id    TEXT NOT NULL,
+    resource     TEXT NOT NULL,
+    mark         TEXT NOT NULL,
+    PRIMARY KEY (namespace_id, entity_id, resource)
+) WITHOUT ROWID;
 
 CREATE TABLE IF NOT EXISTS entities (
     namespace_id TEXT    NOT NULL,

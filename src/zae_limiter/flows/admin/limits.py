@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import get_args
 
 from ...core.audit import SYSTEM_AUDIT_ID, AuditAction, resource_audit_id
@@ -23,11 +23,14 @@ from ...core.validation import (
     validate_resource,
     validate_text,
 )
+from ...ports.repository_protocol import Declaration
 from ..config.resolve import resolve, resolve_on_unavailable
 from ..scope import Scope, bounded
 from .audit import check_page_size, new_event
 
 _LEVELS = get_args(ConfigLevel)
+# A warning names no more resources than a screen shows.
+_MAX_WARNED = 100
 _SYSTEM_FIELDS = ("on_unavailable", "auto_update", "strict_version")
 
 
@@ -88,10 +91,16 @@ async def get_limits(scope: Scope, slot: ConfigSlot) -> list[Limit]:
 
 @bounded
 async def set_config(
-    scope: Scope, slot: ConfigSlot, change: LimiterConfig, principal: str | None = None
-) -> None:
-    """Set the fields that are given and keep the others."""
-    checked = _check_change(slot, change)
+    scope: Scope,
+    slot: ConfigSlot,
+    change: LimiterConfig,
+    principal: str | None = None,
+    declaration: Declaration | None = None,
+) -> bool:
+    """Set the fields that are given and keep the others. A declaration may clear the limits, and
+    False says that the record is not as it has seen it."""
+    is_clearing = declaration is not None and change.limits == ()
+    checked = change if is_clearing else _check_change(slot, change)
     event = new_event(
         scope,
         AuditAction.LIMITS_SET,
@@ -100,28 +109,42 @@ async def set_config(
         slot.resource,
         **{k: v for k, v in checked.to_dict().items() if k != "config_version"},
     )
-    await scope.store.configs.write(scope.namespace_id, slot, checked, event)
+    configs = scope.store.configs
+    version = await configs.write(scope.namespace_id, slot, checked, event, declaration)
     known = checked.on_unavailable or scope.local.config_cache.last_on_unavailable
     _forget(scope, slot)
     scope.local.config_cache.last_on_unavailable = known
+    return version is not None
 
 
 async def set_limits(
-    scope: Scope, slot: ConfigSlot, limits: Sequence[Limit], principal: str | None = None
+    scope: Scope,
+    slot: ConfigSlot,
+    limits: Sequence[Limit],
+    principal: str | None = None,
+    *,
+    inherit: bool = False,
 ) -> None:
     """Replace the limits stored there. An entity that is given no limits has none of its own any
-    more."""
+    more. `inherit`: the limits are merged by name with those of the next level."""
     if slot.entity_id is not None and limits in ([], ()):
         await delete_config(scope, slot, principal)
         return
-    await set_config(scope, slot, LimiterConfig(validate_limits(limits)), principal)
+    change = LimiterConfig(validate_limits(limits), inherit=inherit)
+    await set_config(scope, slot, change, principal)
 
 
 @bounded
-async def delete_config(scope: Scope, slot: ConfigSlot, principal: str | None = None) -> bool:
-    """Delete the configuration of a slot, and return whether there was any."""
+async def delete_config(
+    scope: Scope,
+    slot: ConfigSlot,
+    principal: str | None = None,
+    declaration: Declaration | None = None,
+) -> bool:
+    """Delete the configuration of a slot, and return whether there was any, and as a declaration
+    has seen it."""
     event = new_event(scope, AuditAction.LIMITS_DELETED, _audit_id(slot), principal, slot.resource)
-    deleted = await scope.store.configs.delete(scope.namespace_id, slot, event)
+    deleted = await scope.store.configs.delete(scope.namespace_id, slot, event, declaration)
     _forget(scope, slot)
     return deleted
 
@@ -139,11 +162,51 @@ def _check_change(slot: ConfigSlot, change: LimiterConfig) -> LimiterConfig:
             raise ValidationError(field, value, "is stored at the system level only")
     if change.on_unavailable not in (None, *get_args(OnUnavailableAction)):
         raise ValidationError("on_unavailable", change.on_unavailable, "must be allow or block")
+    _check_inherit(slot, change)
     for field in ("auto_update", "strict_version"):
         value = getattr(change, field)
         if value is not None and not isinstance(value, bool):
             raise ValidationError(field, value, "must be true or false")
     return change
+
+
+def _check_inherit(slot: ConfigSlot, change: LimiterConfig) -> None:
+    inherit = change.inherit
+    if not isinstance(inherit, bool):
+        raise ValidationError("inherit", inherit, "must be true or false")
+    if inherit and slot == SYSTEM_SLOT:
+        raise ValidationError("inherit", inherit, "the system level has no next level")
+    if inherit and change.limits is None:
+        raise ValidationError("inherit", inherit, "goes with limits")
+
+
+@bounded
+async def hidden_limits(scope: Scope, slot: ConfigSlot, names: Set[str]) -> dict[str, list[str]]:
+    """Return the limits of weaker levels that limits of these names would hide at a slot if they do
+    not inherit, each with the levels that have it."""
+    page = await scope.store.configs.read(scope.namespace_id, await _weaker_slots(scope, slot))
+    hidden: dict[str, list[str]] = {}
+    for weaker, config in page.configs.items():
+        for limit in config.limits or ():
+            if limit.name not in names:
+                hidden.setdefault(limit.name, []).append(_level_name(weaker))
+    return hidden
+
+
+async def _weaker_slots(scope: Scope, slot: ConfigSlot) -> list[ConfigSlot]:
+    if slot.entity_id is None:
+        return [SYSTEM_SLOT] if slot.resource is not None else []
+    if slot.resource is not None and slot.resource != DEFAULT_RESOURCE:
+        default = ConfigSlot(slot.entity_id, DEFAULT_RESOURCE)
+        return [default, ConfigSlot(resource=slot.resource), SYSTEM_SLOT]
+    resources = await scope.store.configs.resources_with_defaults(scope.namespace_id)
+    return [*(ConfigSlot(resource=name) for name in resources[:_MAX_WARNED]), SYSTEM_SLOT]
+
+
+def _level_name(slot: ConfigSlot) -> str:
+    if slot.entity_id is not None:
+        return f"entity '{slot.entity_id}'"
+    return "the system" if slot.resource is None else f"resource '{slot.resource}'"
 
 
 def _forget(scope: Scope, slot: ConfigSlot) -> None:

@@ -6,19 +6,28 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from ...core.hierarchy import SYSTEM_SLOT, decide, own_slots, shared_slots
+from ...core.hierarchy import (
+    SYSTEM_SLOT,
+    decide,
+    decide_part,
+    merge_limits,
+    own_slots,
+    shared_slots,
+)
 from ...core.limit import Limit, LimitSet
 from ...core.models import ConfigSource, LimiterConfig, OnUnavailableAction
 from ...ports.repository_protocol import ConfigPage
 
 
 class OwnSettings(NamedTuple):
-    """The settings in an entity's own records, for one resource."""
+    """The settings in an entity's own records, for one resource. `inherits`: the limits that all
+    entities share are added."""
 
     limits: LimitSet | None = None
     source: ConfigSource | None = None
     parent_id: str | None = None
     cascade: bool = False
+    inherits: bool = False
 
 
 NO_SETTINGS = OwnSettings()
@@ -27,25 +36,20 @@ NO_SETTINGS = OwnSettings()
 # Compared by identity: the functions below are memoized, so that equal ones are one object.
 @dataclass(frozen=True, slots=True, eq=False)
 class Resolution:
-    """The limits and settings in force for an entity and a resource."""
+    """The limits and settings in force for an entity and a resource. `own`: the part that comes
+    from the entity's own records."""
 
     limits: LimitSet | None
     source: ConfigSource | None
     on_unavailable: OnUnavailableAction | None
     parent_id: str | None
     cascade: bool
+    own: OwnSettings = NO_SETTINGS
 
     @property
     def has_own_limits(self) -> bool:
         """Whether the limits come from the entity's own records."""
         return self.source in ("entity", "entity_default")
-
-    @property
-    def own(self) -> OwnSettings:
-        """The part that comes from the entity's own records."""
-        if self.has_own_limits:
-            return OwnSettings(self.limits, self.source, self.parent_id, self.cascade)
-        return OwnSettings(None, None, self.parent_id, self.cascade)
 
 
 # Compared by identity: that makes a record a cheap key of the memo below.
@@ -89,10 +93,10 @@ def own_settings(entity_id: str, resource: str, page: ConfigPage) -> OwnSettings
     entity = page.entity
     if entity is None and not page.configs:
         return NO_SETTINGS
-    limits, source = decide(own_slots(entity_id, resource), page.configs)
-    if entity is None:
-        return OwnSettings(_limit_set(limits), source)
-    return OwnSettings(_limit_set(limits), source, entity.parent_id, entity.cascade)
+    limits, source, inherits = decide_part(own_slots(entity_id, resource), page.configs)
+    inherits = inherits and limits is not None
+    parent_id, cascade = (None, False) if entity is None else (entity.parent_id, entity.cascade)
+    return OwnSettings(_limit_set(limits), source, parent_id, cascade, inherits)
 
 
 @lru_cache(maxsize=4096)
@@ -100,10 +104,12 @@ def with_own(shared: Resolution, own: OwnSettings) -> Resolution:
     """Put an entity's own settings over those that all entities share."""
     if own == NO_SETTINGS:
         return shared
-    decisive = shared if own.limits is None else own
-    return Resolution(
-        decisive.limits, decisive.source, shared.on_unavailable, own.parent_id, own.cascade
-    )
+    limits, source = own.limits, own.source
+    if limits is None:
+        limits, source = shared.limits, shared.source
+    elif own.inherits and shared.limits is not None:
+        limits = _limit_set(merge_limits(limits.limits, shared.limits.limits))
+    return Resolution(limits, source, shared.on_unavailable, own.parent_id, own.cascade, own)
 
 
 def _limit_set(limits: tuple[Limit, ...] | None) -> LimitSet | None:

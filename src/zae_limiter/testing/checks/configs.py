@@ -6,6 +6,7 @@ from ...core.hierarchy import SYSTEM_SLOT, ConfigSlot
 from ...core.limit import Limit
 from ...core.models import Entity, LimiterConfig
 from ...core.validation import DEFAULT_RESOURCE, MAX_AMOUNT, MAX_PERIOD_SECONDS
+from ...ports.repository_protocol import Declaration
 from .trial import Trial, expect, same
 
 _RPM = Limit.per_minute("rpm", 100, burst=150)
@@ -14,11 +15,20 @@ _SLOT = ConfigSlot("key-1", "gpt-4")
 
 
 async def _write(trial: Trial, slot: ConfigSlot, change: LimiterConfig) -> int:
-    return await trial.store.configs.write(trial.namespace_id, slot, change, trial.event())
+    version = await trial.store.configs.write(trial.namespace_id, slot, change, trial.event())
+    return version or 0
 
 
-async def _delete(trial: Trial, slot: ConfigSlot) -> bool:
-    return await trial.store.configs.delete(trial.namespace_id, slot, trial.event())
+async def _declare(
+    trial: Trial, slot: ConfigSlot, change: LimiterConfig, declaration: Declaration
+) -> int | None:
+    configs, event = trial.store.configs, trial.event()
+    return await configs.write(trial.namespace_id, slot, change, event, declaration)
+
+
+async def _delete(trial: Trial, slot: ConfigSlot, declaration: Declaration | None = None) -> bool:
+    configs, event = trial.store.configs, trial.event()
+    return await configs.delete(trial.namespace_id, slot, event, declaration)
 
 
 async def _read(trial: Trial, slot: ConfigSlot) -> LimiterConfig | None:
@@ -31,7 +41,7 @@ def _sorted(config: LimiterConfig | None) -> tuple[object, ...]:
     if config is None:
         return ()
     limits = config.limits and tuple(sorted(config.limits, key=lambda limit: limit.name))
-    flags = (config.on_unavailable, config.auto_update, config.strict_version)
+    flags = (config.inherit, config.on_unavailable, config.auto_update, config.strict_version)
     return (limits, *flags, config.config_version)
 
 
@@ -46,6 +56,80 @@ async def check_a_config_is_read_as_it_was_written(trial: Trial) -> None:
         same(await _write(trial, slot, LimiterConfig((_TPM, _RPM))), 1, f"version of {slot}")
         wanted = LimiterConfig((_RPM, _TPM), config_version=1)
         same(_sorted(await _read(trial, slot)), _sorted(wanted), f"{slot}")
+
+
+async def check_whether_limits_inherit_is_stored_with_them(trial: Trial) -> None:
+    for slot in (ConfigSlot(resource="gpt-4"), _SLOT):
+        for inherit in (True, False, True):
+            await _write(trial, slot, LimiterConfig((_RPM,), inherit=inherit))
+            same(await _read(trial, slot), LimiterConfig((_RPM,), inherit=inherit), f"{slot}")
+        await _delete(trial, slot)
+        same(await _read(trial, slot), None, f"{slot} after it was deleted")
+        await _write(trial, slot, LimiterConfig((_RPM,)))
+        same(await _read(trial, slot), LimiterConfig((_RPM,)), f"{slot} made anew")
+
+
+async def check_a_write_of_no_limits_clears_them_and_keeps_the_rest(trial: Trial) -> None:
+    await _write(trial, SYSTEM_SLOT, LimiterConfig((_RPM,), on_unavailable="allow"))
+    await _write(trial, SYSTEM_SLOT, LimiterConfig(()))
+    same(await _read(trial, SYSTEM_SLOT), LimiterConfig(on_unavailable="allow"), "system record")
+
+
+async def check_a_declaration_marks_what_it_changes(trial: Trial) -> None:
+    async def marks() -> dict[ConfigSlot, str]:
+        return await trial.store.configs.marks(trial.namespace_id)
+
+    slots = (SYSTEM_SLOT, ConfigSlot(resource="gpt-4/x:y.z"), ConfigSlot("a:b@c", DEFAULT_RESOURCE))
+    for slot in slots:
+        same(
+            await _declare(trial, slot, LimiterConfig((_RPM,)), Declaration(None, "one")), 1, "new"
+        )
+        seen = await _read(trial, slot)
+        await _declare(trial, slot, LimiterConfig((_TPM,)), Declaration(seen, "two"))
+    same(await marks(), dict.fromkeys(slots, "two"), "marks")
+    same(await trial.other_tenant().store.configs.marks(trial.name("other")), {}, "other tenant")
+    await _write(trial, slots[1], LimiterConfig((_RPM,)))
+    seen = await _read(trial, slots[2])
+    expect(await _delete(trial, slots[2], Declaration(seen, None)), "a record as seen is deleted")
+    same(await marks(), dict.fromkeys(slots[:2], "two"), "marks after other changes")
+    await trial.store.configs.mark(trial.namespace_id, slots[0], None)
+    await trial.store.configs.mark(trial.namespace_id, slots[2], "three")
+    same(await marks(), {slots[1]: "two", slots[2]: "three"}, "marks that were set alone")
+    same(await _read(trial, slots[2]), None, "record with a mark alone")
+
+
+async def check_a_declaration_changes_nothing_if_the_record_is_not_as_seen(trial: Trial) -> None:
+    change = LimiterConfig((_TPM,))
+    await _write(trial, _SLOT, LimiterConfig((_RPM,)))
+    seen = await _read(trial, _SLOT)
+    await _write(trial, _SLOT, LimiterConfig((_RPM,)))
+    events = await trial.event_ids()
+    for stale in (None, seen):
+        same(await _declare(trial, _SLOT, change, Declaration(stale, "mark")), None, "version")
+        same(await _delete(trial, _SLOT, Declaration(stale, "mark")), False, "deleted")
+    same(await _read(trial, _SLOT), LimiterConfig((_RPM,)), "record")
+    same(await trial.store.configs.marks(trial.namespace_id), {}, "marks")
+    same(await trial.event_ids(), events, "events")
+    await _delete(trial, _SLOT)
+    same(
+        await _declare(trial, _SLOT, change, Declaration(seen, "mark")),
+        None,
+        "version once deleted",
+    )
+    same(await _delete(trial, _SLOT, Declaration(None, "mark")), False, "deleted again")
+    same(await trial.store.configs.marks(trial.namespace_id), {}, "marks once deleted")
+
+
+async def check_of_declarations_at_the_same_time_one_is_made(trial: Trial) -> None:
+    changes = [LimiterConfig((Limit.per_minute("rpm", n + 1),)) for n in range(5)]
+    versions = await trial.at_once(
+        _declare(trial, _SLOT, change, Declaration(None, str(n)))
+        for n, change in enumerate(changes)
+    )
+    same(sorted(map(str, versions)), ["1", *["None"] * 4], "versions")
+    winner = versions.index(1)
+    same(await _read(trial, _SLOT), changes[winner], "record")
+    same(await trial.store.configs.marks(trial.namespace_id), {_SLOT: str(winner)}, "marks")
 
 
 async def check_a_write_keeps_the_fields_that_it_does_not_name(trial: Trial) -> None:

@@ -216,3 +216,14 @@ async def check_entities_of_other_tenants_are_not_listed(trial: Trial) -> None:
     await _create(trial, _ENTITY)
     same(await _pages(other, EntityQuery(), 10), [[]], "The entities of another tenant")
     same(await _pages(other, EntityQuery(parent_id="org-1"), 10), [[]], "Its children")
+
+
+async def check_several_entities_are_read_by_id(trial: Trial) -> None:
+    ids = [f"key-{n}" for n in range(120)]
+    for entity_id in ids[::20]:
+        entity = Entity(entity_id, metadata={"n": 1})
+        await trial.store.entities.create(trial.namespace_id, entity, trial.event(entity_id))
+    found = await trial.store.entities.read_several(trial.namespace_id, [*ids, *ids[:3]])
+    same(sorted(found), sorted(ids[::20]), "ids")
+    same(found["key-20"], Entity("key-20", metadata={"n": 1}), "entity")
+    same(await trial.store.entities.read_several(trial.namespace_id, []), {}, "no ids")
