@@ -17,11 +17,13 @@ from tests.support.cli_schema import SCHEMA, schema
 from zae_limiter import __version__
 from zae_limiter.cli import cli
 
+MANIFEST = str(Path(__file__).parent.parent.parent / "examples" / "limits.yaml")
 # Commands that make a store and a namespace where there are none.
 MAKING = [
     ("config set", "--level", "system", "--on-unavailable", "allow"),
     ("entity create", "key-1"),
     ("entity set-limits", "key-1", "-l", "rpm:10"),
+    ("limits apply", MANIFEST),
     ("namespace register", "tenant-a"),
     ("resource set-defaults", "gpt-4", "-l", "rpm:10"),
     ("system set-defaults", "-l", "rpm:10"),
@@ -43,6 +45,9 @@ EXISTING = [
     ("entity list-resources",),
     ("entity show", "key-1"),
     ("entity update", "key-1", "--display-name", "One"),
+    ("limits diff", MANIFEST),
+    ("limits export",),
+    ("limits plan", MANIFEST),
     ("resource delete-defaults", "gpt-4", "--yes"),
     ("resource get-defaults", "gpt-4"),
     ("resource list",),
@@ -71,8 +76,9 @@ REPORTING = ["doctor"]
 STACKS = ["delete", "deploy", "list", "status", "upgrade"]
 LOCAL = ["local down", "local env", "local logs", "local status", "local up"]
 STORELESS = ["cfn-template", "completion", "demo", "iam-policy", "lambda-export", *LOCAL]
-# Commands whose output is another program's, or none.
-WITHOUT_JSON = {"completion", "local down", "local logs", "run"}
+STORELESS += ["limits schema", "limits validate"]
+# Commands whose output is another program's, a JSON document in any case, or none.
+WITHOUT_JSON = {"completion", "limits schema", "local down", "local logs", "run"}
 
 
 def leaves(group: click.Group = cli, path: str = "") -> Iterator[tuple[str, click.Command]]:

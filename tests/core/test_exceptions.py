@@ -22,6 +22,8 @@ from zae_limiter.core.exceptions import (
     InvalidModeError,
     InvalidNameError,
     LeaseExpiredError,
+    ManifestConflictError,
+    ManifestError,
     NamespaceNotFoundError,
     NamespaceStateError,
     RateLimitError,
@@ -37,6 +39,7 @@ from zae_limiter.core.exceptions import (
     ZAELimiterError,
 )
 from zae_limiter.core.limit import Limit
+from zae_limiter.core.located import ManifestProblem
 from zae_limiter.core.models import LimitStatus
 from zae_limiter.core.rate_limit_exceeded import RateLimitExceeded
 
@@ -72,6 +75,11 @@ ERRORS: list[tuple[ZAELimiterError, str]] = [
     (InvalidNameError("resource", "", "cannot be empty"), "Invalid resource: cannot be empty"),
     (InvalidLimitError("capacity", 0, "must be positive"), "capacity must be positive"),
     (InvalidModeError("mode", "x", "must be a or b"), "Invalid mode: must be a or b"),
+    (ManifestConflictError(["a: no", "b: no"], can_force=True), "a: no; b: no"),
+    (
+        ManifestError("f.yaml", [ManifestProblem("", "is bad", 2, 1), ManifestProblem("a", "no")]),
+        "f.yaml:2:1: is bad; f.yaml: a: no",
+    ),
     (
         RateLimitExceeded([status(), FINE]),
         "Rate limit exceeded for key/gpt-4: [rpm]. Retry after 1.5s",

@@ -20,6 +20,7 @@ from .demo.command import demo
 from .doctor.command import doctor
 from .entity import entity
 from .iam_policy import iam_policy
+from .limits import limits
 from .local_aws.command import local
 from .migrate import migrate
 from .namespace import namespace
@@ -68,6 +69,7 @@ for command in (
     entity,
     iam_policy,
     lambda_export,
+    limits,
     list_stacks,
     local,
     migrate,

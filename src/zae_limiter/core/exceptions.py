@@ -21,18 +21,22 @@ ZAELimiterError
 ├── VersionError
 │   ├── VersionMismatchError
 │   └── IncompatibleSchemaError
+├── ManifestConflictError          stored records stand against a manifest; nothing was changed
 └── ValidationError                bad input; names the field, raised before anything is written
     ├── InvalidIdentifierError
     ├── InvalidNameError
     ├── InvalidLimitError          a number of a limit is out of bounds; a ValueError as well
-    └── InvalidModeError           a mode is none of those that exist; a ValueError as well
+    ├── InvalidModeError           a mode is none of those that exist; a ValueError as well
+    └── ManifestError              a manifest has problems; lists all of them, with their places
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
+from .located import ManifestProblem
 from .text import printable
 
 _SHOWN_VALUE_CHARS = 50
@@ -119,6 +123,32 @@ class InvalidNameError(ValidationError):
 
 class InvalidModeError(ValidationError, ValueError):
     """A mode is none of those that exist."""
+
+
+class ManifestError(ValidationError, ValueError):
+    """A manifest has problems. All of them are listed, and nothing was changed."""
+
+    _sentence = "{reason}"
+
+    def __init__(self, source: str, problems: Sequence[ManifestProblem]) -> None:
+        self.source = source
+        self.problems = tuple(problems)
+        super().__init__("manifest", source, "; ".join(self.lines))
+
+    @property
+    def lines(self) -> list[str]:
+        """The problems, a line each, as compilers write them: `limits.yaml:3:5: …`."""
+        return [problem.in_file(self.source) for problem in self.problems]
+
+
+class ManifestConflictError(ZAELimiterError):
+    """Stored records stand against a manifest: records that somebody else has changed
+    (`can_force`), or entities that cannot be changed as it declares."""
+
+    def __init__(self, conflicts: Sequence[str], can_force: bool = False) -> None:
+        self.conflicts = tuple(conflicts)
+        self.can_force = can_force
+        super().__init__("; ".join(self.conflicts))
 
 
 class LeaseExpiredError(RateLimitError):

@@ -1,0 +1,202 @@
+"""`zae-limiter limits` manages limits that a manifest declares."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from functools import wraps
+from importlib.resources import files
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from ..core.exceptions import ManifestConflictError, ManifestError
+from ..core.manifest import Manifest, manifest_to_dict
+from ..core.manifest_plan import ManifestPlan
+from ..flows.admin.provision import AppliedCounts, apply_plan, export_manifest, plan_manifest
+from ..manifest_file import dump_manifest, load_manifest, parse_manifest
+from ..runtime.blocking import run
+from .options import Command, change_options, examples, json_option, store_options, yes_option
+from .output import print_json, print_lines
+from .plan_report import plan_lines, plan_summary, plan_to_dict
+from .progress import progress_on_stderr
+from .target import Target
+
+_STANDARD_INPUT = "-"
+_FORCE_HINT = (
+    "Hint: `limits diff` shows the differences. `limits apply --force` undoes what others did;\n"
+    "`limits export` writes a manifest of what is stored now."
+)
+
+
+@click.group()
+def limits() -> None:
+    """Limits and entities declared in a file."""
+
+
+def manifest_argument(command: Command) -> Callable[..., Any]:
+    """Add the manifest, as an argument or as `--file`, given to the command as `manifest`."""
+
+    @wraps(command)
+    def with_manifest(*args: Any, file: str | None, named: str | None, **options: Any) -> Any:
+        if (file is None) == (named is None):
+            raise click.UsageError("Name one manifest: FILE, or --file FILE.")
+        return command(*args, manifest=_read(file or named or ""), **options)
+
+    path = click.Path(exists=True, dir_okay=False, allow_dash=True)
+    with_option: Callable[..., Any] = click.option(
+        "--file", "-f", "named", type=path, help="The manifest, in place of FILE; - is stdin."
+    )(with_manifest)
+    return click.argument("file", type=path, required=False)(with_option)
+
+
+def _read(file: str) -> Manifest:
+    try:
+        if file == _STANDARD_INPUT:
+            return parse_manifest(sys.stdin.read(), "<stdin>")
+        return load_manifest(file)
+    except ManifestError as error:
+        raise click.ClickException("\n".join(error.lines)) from error
+
+
+def _aim(target: Target, manifest: Manifest) -> Target:
+    """Return the target with the namespace of the manifest, unless another one was typed."""
+    source = click.get_current_context().get_parameter_source("namespace")
+    if source is ParameterSource.COMMANDLINE:
+        return target
+    return replace(target, namespace=manifest.namespace)
+
+
+@limits.command(epilog=examples("limits validate examples/limits.yaml", on_a_store=False))
+@manifest_argument
+@json_option
+def validate(manifest: Manifest, as_json: bool) -> None:
+    """Check a manifest, without a store. Every error is listed with its line and column."""
+    entities = {slot.entity_id for slot in manifest.configs} - {None} | manifest.entities.keys()
+    counted = {
+        "namespace": manifest.namespace,
+        "records": len(manifest.configs),
+        "entities": len(entities),
+    }
+    if as_json:
+        print_json(counted)
+    else:
+        records = f"{counted['records']} record(s) of limits, {counted['entities']} entities"
+        print_lines([f"Valid: {records}, for namespace '{manifest.namespace}'"])
+
+
+@limits.command(epilog=examples("limits schema > limits.schema.json", on_a_store=False))
+def schema() -> None:
+    """Print the JSON Schema of manifests, for editors."""
+    text = files(__package__.partition(".")[0]).joinpath("limits-manifest.schema.json").read_text()
+    print_json(json.loads(text))
+
+
+_quiet_option = click.option("--quiet", "-q", is_flag=True, help="Print the summary only.")
+
+
+@limits.command(epilog=examples("limits plan examples/limits.yaml"))
+@manifest_argument
+@_quiet_option
+@json_option
+@store_options
+def plan(manifest: Manifest, quiet: bool, as_json: bool, target: Target) -> None:
+    """Show what `limits apply` would change. Nothing is changed.
+
+    `-N` compares with another namespace than the manifest names.
+    """
+    target = _aim(target, manifest)
+    planned = _plan(target, manifest)
+    if as_json:
+        print_json(plan_to_dict(target.namespace, planned))
+        return
+    if not quiet:
+        print_lines(plan_lines(planned))
+    print_lines([plan_summary(target.namespace, planned)])
+
+
+def _plan(target: Target, manifest: Manifest) -> ManifestPlan:
+    with target.connect() as repository:
+        return run(plan_manifest(repository.scope, manifest))
+
+
+@limits.command(epilog=examples("limits diff examples/limits.yaml || echo they differ"))
+@manifest_argument
+@_quiet_option
+@json_option
+@store_options
+def diff(manifest: Manifest, quiet: bool, as_json: bool, target: Target) -> None:
+    """Compare a manifest with what is stored. The exit code is 1 if they differ."""
+    target = _aim(target, manifest)
+    found = _plan(target, manifest)
+    if as_json:
+        print_json(plan_to_dict(target.namespace, found))
+    elif not quiet:
+        print_lines(plan_lines(found))
+    if found.changes or found.conflicts:
+        raise click.exceptions.Exit(1)
+
+
+@limits.command(epilog=examples("limits apply examples/limits.yaml --principal alice"))
+@manifest_argument
+@click.option("--force", is_flag=True, help="Undo what others changed in the meantime.")
+@_quiet_option
+@yes_option
+@json_option
+@change_options
+def apply(
+    manifest: Manifest, force: bool, quiet: bool, yes: bool, as_json: bool, target: Target
+) -> None:
+    """Make the store agree with a manifest.
+
+    Records that are declared no longer are deleted, if a manifest made them. Records that others
+    have changed are left alone, and so is all the rest, unless --force is given. An apply that was
+    interrupted goes on where it ended. Entities are never deleted.
+    """
+    target = _aim(target, manifest)
+    with target.open() as repository:
+        planned = run(plan_manifest(repository.scope, manifest))
+        if not quiet and not as_json:
+            print_lines(plan_lines(planned))
+        doomed = 0 if planned.drifted and not force else planned.count("delete")
+        if doomed and not yes and not click.confirm(f"Delete {doomed} record(s) of limits?"):
+            click.echo("Cancelled")
+            return
+        applied = _apply(target, repository.scope, planned, force=force)
+    if as_json:
+        print_json({"namespace": target.namespace, **asdict(applied)})
+    else:
+        counts = ", ".join(f"{count} {name}" for name, count in asdict(applied).items())
+        print_lines([f"Applied to namespace '{target.namespace}': {counts}"])
+
+
+def _apply(target: Target, scope: Any, planned: ManifestPlan, *, force: bool) -> AppliedCounts:
+    try:
+        return run(
+            apply_plan(
+                scope,
+                planned,
+                target.author,
+                force=force,
+                progress=progress_on_stderr("Applied"),
+            )
+        )
+    except ManifestConflictError as error:
+        hint = [_FORCE_HINT] if error.can_force else []
+        raise click.ClickException("\n".join([*error.conflicts, *hint])) from error
+
+
+@limits.command(epilog=examples("limits export > limits.yaml"))
+@json_option
+@store_options
+def export(as_json: bool, target: Target) -> None:
+    """Write a manifest of all limits and entities that are stored."""
+    with target.connect() as repository:
+        manifest = run(export_manifest(repository.scope, target.namespace))
+    if as_json:
+        print_json(manifest_to_dict(manifest))
+    else:
+        click.echo(dump_manifest(manifest), nl=False)
