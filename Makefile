@@ -7,9 +7,11 @@ WORKERS ?= 2
 # The demo needs the standard library and these two, so it sets up in seconds.
 DEMO := .cache/demo
 DEMO_NEEDS := click rich
+# mkdocs has an environment of its own, so that no test waits for it to be installed.
+SITE := .cache/mkdocs
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint types unit bench simulate soak test-dynamodb-local docs reference format clean
+.PHONY: help demo test test-slow lint types unit bench simulate soak test-dynamodb-local docs site reference format clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 21
@@ -28,6 +30,12 @@ $(DEMO)/.ready: constraints.txt
 	$(check-python)
 	$(PYTHON) -m venv $(DEMO)
 	$(DEMO)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(DEMO_NEEDS)
+	@touch $@
+
+$(SITE)/.ready: pyproject.toml constraints.txt
+	$(check-python)
+	$(PYTHON) -m venv $(SITE)
+	$(SITE)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
 	@touch $@
 
 demo: $(DEMO)/.ready ## Four processes share one SQLite file; shows that the limits hold
@@ -64,8 +72,11 @@ simulate: $(READY) ## Many more simulated interleavings than `make test` runs (S
 bench: $(READY) ## Compare with other limiters: tables, and JSON in bench/results
 	$(BIN)/python -m bench
 
-docs: $(READY) ## Run every example in README.md and docs/
-	$(BIN)/pytest -q tests/docs
+docs: $(READY) site ## Run every example in README.md and docs/, and build the site
+	$(BIN)/pytest -q tests/docs -m "not slow"
+
+site: $(SITE)/.ready ## Build the documentation's site into .cache/site; links and anchors are checked
+	PYTHONPATH=. NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --strict --quiet
 
 reference: $(READY) ## Write docs/reference.md, docs/cli.md and policies in docs/aws.md from the code
 	$(BIN)/python -m tests.docs.api_reference

