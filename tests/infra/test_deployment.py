@@ -36,9 +36,7 @@ from zae_limiter.infra.options import StackOptions
 from zae_limiter.infra.stack_events import StackEvent
 from zae_limiter.infra.stack_manager import StackManager
 from zae_limiter.infra.sync_stack_manager import SyncStackManager
-from zae_limiter.infra.table_resource import table_shape
 from zae_limiter.infra.template import build_template
-from zae_limiter.infra.yaml_text import yaml_text
 
 pytestmark = pytest.mark.slow
 STEPS = 200
@@ -258,55 +256,6 @@ def stack_status(aws: LocalAws) -> str:
     (stack,) = aws.client("cloudformation").describe_stacks(StackName=aws.stack)["Stacks"]
     status: str = stack["StackStatus"]
     return status
-
-
-def test_a_stack_of_the_existing_package_keeps_its_table_and_options(aws: LocalAws) -> None:
-    """Its template is YAML, and has parameters, local indexes and full projections."""
-    deploy_as_the_existing_package(aws)
-    with SyncRepository.open(url=aws.url) as repository:
-        repository.create_entity("org")
-    result = aws.result("upgrade")
-    assert result["status"] == "UPDATE_COMPLETE"
-    told = aws.client("dynamodb").describe_table(TableName=aws.stack)["Table"]
-    projections = {i["IndexName"]: i["Projection"] for i in told["GlobalSecondaryIndexes"]}
-    assert projections["GSI2"] == {"ProjectionType": "ALL"}
-    assert len(told["LocalSecondaryIndexes"]) == 1
-    function = aws.client("lambda").get_function_configuration(
-        FunctionName=f"{aws.stack}-aggregator"
-    )
-    assert function["Timeout"] == 120
-    with SyncRepository.open(url=aws.url) as repository:
-        assert repository.get_entity("org") is not None
-    assert aws.result("upgrade")["status"] == "unchanged"
-    aws.out("delete", "--yes", "--archive", "delete")
-
-
-def deploy_as_the_existing_package(aws: LocalAws) -> None:
-    shape = table_shape()
-    for index in shape["GlobalSecondaryIndexes"][:2]:
-        index["Projection"] = {"ProjectionType": "ALL"}
-    keys = [("PK", "HASH"), ("LSI1SK", "RANGE")]
-    shape["LocalSecondaryIndexes"] = [
-        {
-            "IndexName": "LSI1",
-            "KeySchema": [{"AttributeName": name, "KeyType": kind} for name, kind in keys],
-            "Projection": {"ProjectionType": "ALL"},
-        }
-    ]
-    shape["AttributeDefinitions"].append({"AttributeName": "LSI1SK", "AttributeType": "S"})
-    template = build_template(StackOptions(lambda_timeout=120), shape, "LATEST")
-    del template["Metadata"]
-    template["Parameters"] = {"LambdaTimeout": {"Type": "Number", "Default": "120"}}
-    function = template["Resources"]["AggregatorFunction"]["Properties"]
-    function["Timeout"] = {"Ref": "LambdaTimeout"}
-    aws.client("cloudformation").create_stack(
-        StackName=aws.stack,
-        TemplateBody=yaml_text(template),
-        Parameters=[{"ParameterKey": "LambdaTimeout", "ParameterValue": "120"}],
-        Capabilities=["CAPABILITY_NAMED_IAM"],
-        Tags=[{"Key": "ManagedBy", "Value": "zae-limiter"}],
-    )
-    wait_until(lambda: stack_status(aws) == "CREATE_COMPLETE", "the stack is created")
 
 
 def test_a_change_that_would_replace_the_table_is_refused(aws: LocalAws) -> None:

@@ -106,6 +106,7 @@ def test_parameters_of_the_existing_package_are_understood() -> None:
     parameters = {
         "SnapshotWindows": "hourly",
         "LambdaTimeout": "120",
+        "LambdaDurationThreshold": "60000",
         "EnableAlarms": "false",
         "EnableIAMRoles": "true",
         "AlarmSNSTopicArn": "",
@@ -117,8 +118,17 @@ def test_parameters_of_the_existing_package_are_understood() -> None:
     assert options_from_parameters("my-app", parameters) == StackOptions(
         snapshot_windows="hourly",
         lambda_timeout=120,
+        lambda_duration_threshold_pct=50,
         enable_alarms=False,
         create_iam_roles=True,
         role_name_format="pb-{}",
         policy_name_format="pb-{}",
     )
+
+
+@pytest.mark.parametrize(("threshold_ms", "percent"), [("48000", 80), ("1", 1), ("900000", 100)])
+def test_a_threshold_in_milliseconds_becomes_a_part_of_the_timeout(
+    threshold_ms: str, percent: int
+) -> None:
+    options = options_from_parameters("my-app", {"LambdaDurationThreshold": threshold_ms})
+    assert options.lambda_duration_threshold_pct == percent

@@ -13,9 +13,11 @@ from cfnlint.api import ManualArgs, lint
 from tests.support.pairs import all_pairs
 from zae_limiter.backends.dynamodb.schema import get_table_definition
 from zae_limiter.infra.aggregator_resources import STAND_IN
+from zae_limiter.infra.iam_resources import kept_descriptions
 from zae_limiter.infra.options import StackOptions
 from zae_limiter.infra.table_resource import described_shape, kept_shape, table_shape
 from zae_limiter.infra.template import MAX_TEMPLATE_BYTES, METADATA, build_template, template_text
+from zae_limiter.infra.template_body import parse_template
 from zae_limiter.infra.yaml_text import yaml_text
 
 ROLE = "arn:aws:iam::123456789012:role/limiter"
@@ -164,16 +166,49 @@ def test_a_table_that_exists_keeps_its_indexes() -> None:
 def test_a_table_keeps_the_order_that_its_template_has() -> None:
     """CloudFormation takes another order for a change that needs a new table."""
     template = build_template(StackOptions())
-    description = get_table_definition("x")
-    description["AttributeDefinitions"].reverse()
-    description["GlobalSecondaryIndexes"].reverse()
-    description["GlobalSecondaryIndexes"][-1]["Projection"]["NonKeyAttributes"].reverse()
-    assert described_shape(description) != table_shape()
+    properties = template["Resources"]["RateLimitsTable"]["Properties"]
+    for name in ("AttributeDefinitions", "GlobalSecondaryIndexes"):
+        properties[name].reverse()
     for body in (template, yaml_text(template)):
-        assert kept_shape(body, description) == table_shape()
-    template["Resources"]["RateLimitsTable"]["Properties"]["AttributeDefinitions"].reverse()
-    kept = kept_shape(template, description)
-    assert kept["AttributeDefinitions"] == description["AttributeDefinitions"]
+        kept = kept_shape(parse_template(body))
+        assert kept != table_shape()
+        assert kept == {name: properties[name] for name in table_shape()}
+
+
+def test_short_forms_of_functions_are_read_as_their_long_forms() -> None:
+    text = """
+Resources:
+  Queue:
+    Condition: Wanted
+    Properties:
+      QueueName: !If [Wanted, !Sub "${AWS::StackName}-q", !Ref Name]
+      Key: !GetAtt Key.Arn
+      Other: !GetAtt [Key, Arn]
+      Wanted: !Condition Wanted
+      Joined: !Join ["", [a, !Ref b]]
+"""
+    (queue,) = parse_template(text)["Resources"].values()
+    assert queue == {
+        "Condition": "Wanted",
+        "Properties": {
+            "QueueName": {
+                "Fn::If": ["Wanted", {"Fn::Sub": "${AWS::StackName}-q"}, {"Ref": "Name"}]
+            },
+            "Key": {"Fn::GetAtt": ["Key", "Arn"]},
+            "Other": {"Fn::GetAtt": ["Key", "Arn"]},
+            "Wanted": {"Condition": "Wanted"},
+            "Joined": {"Fn::Join": ["", ["a", {"Ref": "b"}]]},
+        },
+    }
+
+
+def test_a_policy_that_exists_keeps_its_description() -> None:
+    before = build_template(StackOptions())
+    before["Resources"]["ReadOnlyPolicy"]["Properties"]["Description"] = "as it was"
+    del before["Resources"]["AggregatePolicy"]
+    after = build_template(StackOptions(), descriptions=kept_descriptions(before))["Resources"]
+    assert after["ReadOnlyPolicy"]["Properties"]["Description"] == "as it was"
+    assert after["AggregatePolicy"]["Properties"]["Description"]
 
 
 def test_the_stand_in_for_the_code_never_changes() -> None:
@@ -198,8 +233,8 @@ def test_every_alarm_has_the_topic_and_there_is_one_for_lag_and_each_throttle() 
     metrics = {each["Properties"]["MetricName"] for each in alarms.values()}
     assert metrics >= {"IteratorAge", "ReadThrottleEvents", "WriteThrottleEvents", "Throttles"}
     assert set(resources(StackOptions(enable_aggregator=False), "Alarm")) == {
-        "ReadThrottleAlarm",
-        "WriteThrottleAlarm",
+        "DynamoDBReadThrottleAlarm",
+        "DynamoDBWriteThrottleAlarm",
     }
     assert not resources(StackOptions(enable_alarms=False), "Alarm")
 

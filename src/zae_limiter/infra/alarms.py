@@ -1,4 +1,8 @@
-"""Alarms of a stack: failures, slowness and lag of the aggregator, throttled requests."""
+"""Alarms of a stack: failures, slowness and lag of the aggregator, throttled requests.
+
+Logical ids stay as they are for good. A name that went to another logical id would be taken when
+CloudFormation creates that one.
+"""
 
 from __future__ import annotations
 
@@ -37,12 +41,12 @@ _FUNCTION = ("FunctionName", ref(FUNCTION))
 _QUEUE = ("QueueName", get_att(DEAD_LETTERS, "QueueName"))
 _LEFT = _Metric("AWS/SQS", "ApproximateNumberOfMessagesVisible", _QUEUE, "Maximum")
 _TABLE_ALARMS = {
-    "ReadThrottleAlarm": _Alarm(
+    "DynamoDBReadThrottleAlarm": _Alarm(
         "read-throttle",
         "Reads of the table are throttled",
         _Metric("AWS/DynamoDB", "ReadThrottleEvents", _TABLE),
     ),
-    "WriteThrottleAlarm": _Alarm(
+    "DynamoDBWriteThrottleAlarm": _Alarm(
         "write-throttle",
         "Writes of the table are throttled",
         _Metric("AWS/DynamoDB", "WriteThrottleEvents", _TABLE),
@@ -66,16 +70,16 @@ def _aggregator_alarms(options: StackOptions) -> dict[str, _Alarm]:
         "AggregatorDLQAlarm": _Alarm(
             "aggregator-dlq-alarm", "Records could not be counted for a day", _LEFT, 0, 1
         ),
-        "AggregatorErrorAlarm": _Alarm(
+        "LambdaErrorRateAlarm": _Alarm(
             "aggregator-error-rate", "The aggregator fails", _lambda("Errors")
         ),
-        "AggregatorDurationAlarm": _Alarm(
+        "LambdaDurationAlarm": _Alarm(
             "aggregator-duration",
             "The aggregator is close to its timeout",
             _lambda("Duration", "Average"),
             slow_ms,
         ),
-        "AggregatorThrottleAlarm": _Alarm(
+        "LambdaThrottleAlarm": _Alarm(
             "aggregator-throttle", "The aggregator is throttled", _lambda("Throttles")
         ),
         "StreamIteratorAgeAlarm": _Alarm(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from .cloudformation import (
@@ -33,6 +34,7 @@ PURPOSES = {
     "ns-read": "Read the namespace of the caller's tag",
     "aggregate": "Run zae-limiter aggregate",
 }
+_DESCRIPTIONS = {name: PURPOSES[component] for component, name in MANAGED_POLICIES.items()}
 APPLICATION_ROLES = {
     "AppRole": ("app", "AcquireOnlyPolicy", "app"),
     "AdminRole": ("admin", "FullAccessPolicy", "admin"),
@@ -40,14 +42,30 @@ APPLICATION_ROLES = {
 }
 
 
-def iam_resources(options: StackOptions) -> Resources:
-    """Return the policies, and the roles that were asked for; none without IAM."""
+def kept_descriptions(body: Mapping[str, Any]) -> dict[str, str]:
+    """Return the descriptions of policies that exist, by logical id.
+
+    A description cannot be changed: CloudFormation would create another policy of the same name, in
+    vain.
+    """
+    found = {name: body["Resources"].get(name) for name in MANAGED_POLICIES.values()}
+    return {
+        name: policy["Properties"]["Description"]
+        for name, policy in found.items()
+        if policy is not None and "Description" in policy["Properties"]
+    }
+
+
+def iam_resources(options: StackOptions, descriptions: Mapping[str, str]) -> Resources:
+    """Return the policies, and the roles that were asked for; none without IAM. `descriptions`:
+    those of policies that exist."""
     if not options.create_iam:
         return {}
     documents = policy_documents(stack_places())
+    told = {**_DESCRIPTIONS, **descriptions}
     made = {
-        MANAGED_POLICIES[component]: _managed_policy(options, component, document)
-        for component, document in documents.items()
+        name: _managed_policy(options, component, documents[component], told[name])
+        for component, name in MANAGED_POLICIES.items()
     }
     if options.create_iam_roles:
         made |= {name: _application_role(options, name) for name in APPLICATION_ROLES}
@@ -56,12 +74,14 @@ def iam_resources(options: StackOptions) -> Resources:
     return made
 
 
-def _managed_policy(options: StackOptions, component: str, document: Document) -> Resource:
+def _managed_policy(
+    options: StackOptions, component: str, document: Document, description: str
+) -> Resource:
     return {
         "Type": "AWS::IAM::ManagedPolicy",
         "Properties": {
             "ManagedPolicyName": _formatted(options.policy_name_format, component),
-            "Description": PURPOSES[component],
+            "Description": description,
             "PolicyDocument": document,
         },
     }
@@ -99,11 +119,12 @@ def _role(options: StackOptions, component: str, principal: dict[str, Any]) -> d
     return {
         "RoleName": _formatted(options.role_name_format, component),
         "AssumeRolePolicyDocument": {"Version": "2012-10-17", "Statement": [trust]},
-        **({"PermissionsBoundary": _boundary(boundary)} if boundary else {}),
+        **({"PermissionsBoundary": boundary_arn(boundary)} if boundary else {}),
     }
 
 
-def _boundary(named: str) -> Any:
+def boundary_arn(named: str) -> Any:
+    """Return the ARN of a boundary that is given by its name or ARN."""
     if named.startswith("arn:"):
         return named
     return sub("arn:${AWS::Partition}:iam::${AWS::AccountId}:policy/" + named)

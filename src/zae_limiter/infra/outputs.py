@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from .cloudformation import (
@@ -14,7 +15,14 @@ from .cloudformation import (
     ref,
     stack_named,
 )
-from .iam_resources import APPLICATION_ROLES, MANAGED_POLICIES
+from .iam_resources import APPLICATION_ROLES, MANAGED_POLICIES, boundary_arn
+from .options import StackOptions
+
+_ALARM_EXPORTS = {
+    "AggregatorDLQAlarm": "DLQAlarmName",
+    "DynamoDBReadThrottleAlarm": "ReadThrottleAlarmName",
+    "DynamoDBWriteThrottleAlarm": "WriteThrottleAlarmName",
+}
 
 
 class _Output(NamedTuple):
@@ -24,16 +32,26 @@ class _Output(NamedTuple):
     export: str = ""
 
 
-def stack_outputs(resources: Resources) -> dict[str, Any]:
-    """Return the outputs of the resources that the stack has."""
+def stack_outputs(options: StackOptions, resources: Resources) -> dict[str, Any]:
+    """Return the outputs of the resources that the stack has, and of names that were prescribed.
+
+    An export stays for good: CloudFormation refuses to remove one that another stack imports.
+    """
+    made = [each for each in _all_outputs(resources) if each.logical_id in resources]
     return {
         each.name: {
             "Value": each.value,
             "Export": {"Name": stack_named(each.export or each.name)},
         }
-        for each in _all_outputs(resources)
-        if each.logical_id in resources
+        for each in (*made, *_prescribed(options))
     }
+
+
+def _prescribed(options: StackOptions) -> Iterator[_Output]:
+    if options.permission_boundary:
+        yield _Output("PermissionBoundaryArn", "", boundary_arn(options.permission_boundary))
+    if options.role_name_format:
+        yield _Output("RoleNameFormat", "", options.role_name_format)
 
 
 def _all_outputs(resources: Resources) -> list[_Output]:
@@ -47,11 +65,12 @@ def _all_outputs(resources: Resources) -> list[_Output]:
         _Output("AggregatorDLQArn", DEAD_LETTERS, get_att(DEAD_LETTERS, "Arn"), "DLQArn"),
         _Output("AuditArchiveBucketName", ARCHIVE, ref(ARCHIVE)),
         _Output("AuditArchiveBucketArn", ARCHIVE, get_att(ARCHIVE, "Arn")),
+        _Output("CodeBucketName", ARCHIVE, ref(ARCHIVE)),
         *(_Output(f"{name}Arn", name, ref(name)) for name in MANAGED_POLICIES.values()),
         *(_Output(f"{name}Arn", name, get_att(name, "Arn")) for name in APPLICATION_ROLES),
         *(_Output(f"{name}Name", name, ref(name)) for name in APPLICATION_ROLES),
         *(
-            _Output(f"{name}Name", name, ref(name))
+            _Output(f"{name}Name", name, ref(name), _ALARM_EXPORTS.get(name, ""))
             for name, resource in resources.items()
             if resource["Type"] == "AWS::CloudWatch::Alarm"
         ),

@@ -34,6 +34,7 @@ _FORMATS = {
     "AggregatorRoleName": ("role_name_format", "aggr"),
     "AcquireOnlyPolicyName": ("policy_name_format", "acq"),
 }
+_THRESHOLD_MS = "LambdaDurationThreshold"
 
 
 def options_from_parameters(stack_name: str, parameters: Mapping[str, str]) -> StackOptions:
@@ -50,4 +51,12 @@ def options_from_parameters(stack_name: str, parameters: Mapping[str, str]) -> S
         elif name in _FORMATS:
             field, component = _FORMATS[name]
             options[field] = value.replace(f"{stack_name}-{component}", "{}")
+    if _THRESHOLD_MS in given:
+        options["lambda_duration_threshold_pct"] = _threshold_pct(given)
     return StackOptions(**options)
+
+
+def _threshold_pct(given: Mapping[str, str]) -> int:
+    """Return the alarm's threshold as a part of the timeout."""
+    timeout_s = int(given.get("LambdaTimeout", StackOptions().lambda_timeout))
+    return min(100, max(1, round(int(given[_THRESHOLD_MS]) / (10 * timeout_s))))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .._version import __version__
@@ -17,8 +17,9 @@ from .aws import Aws, error_code, explained
 from .options import StackOptions
 from .peer_parameters import options_from_parameters
 from .table_setup import with_store
-from .tags import is_limiter, read_tags
+from .tags import is_limiter, own_tags, read_tags
 from .template import METADATA
+from .template_body import parse_template
 
 FUNCTION_OUTPUT = "AggregatorFunctionName"
 _PLANNED = "REVIEW_IN_PROGRESS"
@@ -99,23 +100,24 @@ def described_table(aws: Aws, stack_name: str) -> dict[str, Any] | None:
     return table
 
 
-def read_template(aws: Aws, stack: Stack) -> Any:
-    """Return the template that a stack was deployed with: a value if it was JSON, and a text if it
-    was YAML."""
+def read_template(aws: Aws, stack: Stack) -> Mapping[str, Any]:
+    """Return the template that a stack was deployed with."""
     with explained(stack.name):
-        return aws["cloudformation"].get_template(StackName=stack.stack_id)["TemplateBody"]
+        told = aws["cloudformation"].get_template(StackName=stack.stack_id)
+    return parse_template(told["TemplateBody"])
 
 
 def read_options(aws: Aws, stack: Stack) -> StackOptions:
     """Return the options that a stack was deployed with: its template keeps them, or has them as
     parameters if the existing package made it."""
     body = read_template(aws, stack)
-    kept = body.get("Metadata", {}).get(METADATA) if isinstance(body, Mapping) else None
+    kept = body.get("Metadata", {}).get(METADATA)
     if kept is not None:
         return StackOptions.from_dict(kept["Options"])
     if not is_limiter(stack.tags):
         raise StackOperationError(stack.name, "it is not a limiter's. Nothing was changed")
-    return options_from_parameters(stack.name, stack.parameters)
+    tags = own_tags(stack.tags)
+    return replace(options_from_parameters(stack.name, stack.parameters), tags=tags or None)
 
 
 def read_status(aws: Aws, stack_name: str) -> Status:

@@ -20,6 +20,7 @@ from ..core.validation import validate_stack_name
 from .archive_bucket import delete_archive
 from .aws import Aws, explained
 from .change_sets import ChangeKind, ChangeSet, execute, plan_changes, was_overtaken
+from .iam_resources import kept_descriptions
 from .lambda_builder import build_lambda_package
 from .lambda_code import starting_position, upload_code
 from .options import StackOptions
@@ -271,9 +272,10 @@ class SyncStackManager:
         else:
             self._refuse_foreign_stack(stack)
             self._require_versions(table)
-            shape = kept_shape(read_template(self._aws, stack), table or {})
+            body = read_template(self._aws, stack)
             position = starting_position(self._aws, self.stack_name) or STARTING_POSITION
-            kind, template = "UPDATE", build_template(options, shape, position)
+            kept = kept_descriptions(body)
+            kind, template = "UPDATE", build_template(options, kept_shape(body), position, kept)
         tags = stack_tags(self.stack_name, options.tags)
         return plan_changes(self._aws["cloudformation"], self.stack_name, kind, template, tags)
 

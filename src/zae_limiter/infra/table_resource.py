@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -36,34 +35,14 @@ def described_shape(description: Mapping[str, Any]) -> dict[str, Any]:
     return shape
 
 
-def kept_shape(body: Any, description: Mapping[str, Any]) -> dict[str, Any]:
+def kept_shape(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keys and indexes of a stack's table, in the order that its template has them.
 
     DynamoDB tells them in an order of its own. CloudFormation takes another order for a change, and
     a change of these for a new table.
     """
-    if isinstance(body, Mapping):
-        properties = body["Resources"][TABLE]["Properties"]
-        return {name: properties[name] for name in (*_SHAPE, *_INDEXES) if name in properties}
-    if not description:
-        return table_shape()
-    # A template in YAML: what is named first comes first.
-    shape = described_shape(description)
-    shape["AttributeDefinitions"] = sorted(
-        shape["AttributeDefinitions"], key=lambda each: _place(body, each["AttributeName"])
-    )
-    for index in (each for kind in _INDEXES for each in shape.get(kind, ())):
-        included = index["Projection"].get("NonKeyAttributes")
-        if included:
-            index["Projection"]["NonKeyAttributes"] = sorted(
-                included, key=lambda name: _place(body, name)
-            )
-    return shape
-
-
-def _place(text: str, name: str) -> tuple[int, str]:
-    found = re.search(rf"\b{re.escape(name)}\b", text)
-    return (len(text) if found is None else found.start(), name)
+    properties = body["Resources"][TABLE]["Properties"]
+    return {name: properties[name] for name in (*_SHAPE, *_INDEXES) if name in properties}
 
 
 def table_resource(options: StackOptions, shape: Mapping[str, Any]) -> Resource:

@@ -15,6 +15,7 @@ LIMITER = "limiter"
 VERSION = "zae-limiter:version"
 LAMBDA_VERSION = "zae-limiter:lambda-version"
 SCHEMA_VERSION = "zae-limiter:schema-version"
+_MANAGED = (MANAGED_BY, NAME, TYPE, VERSION, LAMBDA_VERSION, SCHEMA_VERSION)
 
 
 def stack_tags(stack_name: str, given: Mapping[str, str] | None) -> dict[str, str]:
@@ -28,6 +29,11 @@ def stack_tags(stack_name: str, given: Mapping[str, str] | None) -> dict[str, st
         LAMBDA_VERSION: __version__,
         SCHEMA_VERSION: TABLE_VERSION,
     }
+
+
+def own_tags(tags: Mapping[str, str]) -> dict[str, str]:
+    """Return the tags that somebody gave the stack: all but its own."""
+    return {key: value for key, value in tags.items() if key not in _MANAGED}
 
 
 def read_tags(told: Iterable[Mapping[str, str]]) -> dict[str, str]:

@@ -30,25 +30,33 @@ def build_template(
     options: StackOptions,
     shape: Mapping[str, Any] | None = None,
     starting_position: str = STARTING_POSITION,
+    descriptions: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Return the template. `shape`: the keys and indexes of a table that exists already."""
-    resources = _resources(options, shape or table_shape(), starting_position)
+    """Return the template.
+
+    What cannot be changed in a stack that exists is given: the keys and indexes of its table as
+    `shape`, where its Lambda began to read, and the `descriptions` of its policies.
+    """
+    resources = _resources(options, shape or table_shape(), starting_position, descriptions or {})
     return {
         "AWSTemplateFormatVersion": "2010-09-09",
         "Description": "zae-limiter: one table for distributed token-bucket rate limits",
         "Metadata": {METADATA: {"Version": __version__, "Options": options.to_dict()}},
         "Resources": resources,
-        "Outputs": stack_outputs(resources),
+        "Outputs": stack_outputs(options, resources),
     }
 
 
 def _resources(
-    options: StackOptions, shape: Mapping[str, Any], starting_position: str
+    options: StackOptions,
+    shape: Mapping[str, Any],
+    starting_position: str,
+    descriptions: Mapping[str, str],
 ) -> Resources:
     resources = {TABLE: table_resource(options, shape)}
     if options.deploys_aggregator_lambda:
         resources |= aggregator_resources(options, starting_position)
-    return resources | iam_resources(options) | alarm_resources(options)
+    return resources | iam_resources(options, descriptions) | alarm_resources(options)
 
 
 def template_text(template: Mapping[str, Any]) -> str:
