@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from .core.exceptions import ManifestError
 from .core.located import Located, LocatedContent, LocatedMap, ManifestProblem, TextPlace
@@ -19,19 +19,33 @@ from .core.manifest_reader import read_manifest
 _TAG = "tag:yaml.org,2002:"
 _MERGE = f"{_TAG}merge"
 _DECIMAL = re.compile(r"[+-]?(?:0|[1-9][0-9_]*)")
+_MAX_BYTES = 32_000_000
 # Aliases may repeat a part any number of times, and nest.
 _MAX_PARTS = 1_000_000
 _MAX_DEPTH = 32
+_TOO_LARGE = "holds too many parts, or nests too deep"
 
 
 def load_manifest(path: str | Path) -> Manifest:
     """Read a manifest file, or raise `ManifestError` with all of its problems."""
+    with Path(path).open("rb") as file:
+        return read_manifest_bytes(file, str(path))
+
+
+def read_manifest_bytes(file: BinaryIO, source: str) -> Manifest:
+    """Read a manifest from an open file, or raise `ManifestError` with all of its problems."""
+    content = file.read(_MAX_BYTES + 1)
     try:
-        text = Path(path).read_bytes().decode("utf-8-sig")
+        if len(content) > _MAX_BYTES:
+            raise _file_error(source, f"is larger than {_MAX_BYTES // 1_000_000} MB")
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        message = f"is not UTF-8 text: byte {error.start}"
-        raise ManifestError(str(path), [ManifestProblem("", message)]) from error
-    return parse_manifest(text, str(path))
+        raise _file_error(source, f"is not UTF-8 text: byte {error.start}") from error
+    return parse_manifest(text, source)
+
+
+def _file_error(source: str, message: str) -> ManifestError:
+    return ManifestError(source, [ManifestProblem("", message)])
 
 
 def parse_manifest(text: str, source: str = "manifest") -> Manifest:
@@ -66,6 +80,9 @@ class _Composer:
 
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
         try:
+            for depth, mark in _depths(yaml, yaml.parse(text, Loader=loader)):
+                self._count(depth, _place(mark))
+            self._parts = 0
             node = yaml.compose(text, Loader=loader)
         except yaml.MarkedYAMLError as error:
             place = _place(error.problem_mark or error.context_mark)
@@ -78,10 +95,13 @@ class _Composer:
 
     def _located(self, node: Any, depth: int) -> Located:
         place = _place(node.start_mark)
+        self._count(depth, place)
+        return Located(self._content(node, depth, place), place)
+
+    def _count(self, depth: int, place: TextPlace | None) -> None:
         self._parts += 1
         if self._parts > _MAX_PARTS or depth > _MAX_DEPTH:
-            raise self._error("holds too many parts, or nests too deep", place)
-        return Located(self._content(node, depth, place), place)
+            raise self._error(_TOO_LARGE, place)
 
     def _content(self, node: Any, depth: int, place: TextPlace | None) -> LocatedContent:
         if node.id == "mapping":
@@ -104,8 +124,11 @@ class _Composer:
             own.add(key.value)
             yield Located(key.value, place), self._located(held, depth + 1)
         for other in merged:
-            if other.id != "mapping" or depth > _MAX_DEPTH:
-                raise self._error("<< must name a map", _place(other.start_mark))
+            place = _place(other.start_mark)
+            if other.id != "mapping":
+                raise self._error("<< must name a map", place)
+            # Without this, maps that only merge empty maps could multiply for ever.
+            self._count(depth, place)
             for key, held in self._pairs(other, depth + 1):
                 if key.value not in own:
                     own.add(str(key.value))
@@ -138,3 +161,16 @@ class _Composer:
 
 def _place(mark: Any) -> TextPlace | None:
     return None if mark is None else TextPlace(mark.line + 1, mark.column + 1)
+
+
+def _depths(yaml: Any, events: Iterator[Any]) -> Iterator[tuple[int, Any]]:
+    """Yield how deep each part of a text is nested, and its mark. A text is checked by this before
+    it is composed: PyYAML composes by recursion, and brackets alone would crash the process."""
+    depth = 0
+    for event in events:
+        if isinstance(event, yaml.NodeEvent):
+            yield depth, event.start_mark
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1

@@ -17,7 +17,7 @@ from ..core.exceptions import ManifestConflictError, ManifestError
 from ..core.manifest import Manifest, manifest_to_dict
 from ..core.manifest_plan import ManifestPlan
 from ..flows.admin.provision import AppliedCounts, apply_plan, export_manifest, plan_manifest
-from ..manifest_file import dump_manifest, load_manifest, parse_manifest
+from ..manifest_file import dump_manifest, load_manifest, read_manifest_bytes
 from ..runtime.blocking import run
 from .options import Command, change_options, examples, json_option, store_options, yes_option
 from .output import print_json, print_lines
@@ -56,7 +56,7 @@ def manifest_argument(command: Command) -> Callable[..., Any]:
 def _read(file: str) -> Manifest:
     try:
         if file == _STANDARD_INPUT:
-            return parse_manifest(sys.stdin.read(), "<stdin>")
+            return read_manifest_bytes(sys.stdin.buffer, "<stdin>")
         return load_manifest(file)
     except ManifestError as error:
         raise click.ClickException("\n".join(error.lines)) from error

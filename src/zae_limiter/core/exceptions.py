@@ -129,6 +129,7 @@ class ManifestError(ValidationError, ValueError):
     """A manifest has problems. All of them are listed, and nothing was changed."""
 
     _sentence = "{reason}"
+    _max_lines = 100
 
     def __init__(self, source: str, problems: Sequence[ManifestProblem]) -> None:
         self.source = source
@@ -137,8 +138,10 @@ class ManifestError(ValidationError, ValueError):
 
     @property
     def lines(self) -> list[str]:
-        """The problems, a line each, as compilers write them: `limits.yaml:3:5: …`."""
-        return [problem.in_file(self.source) for problem in self.problems]
+        """The first 100 problems, a line each, as compilers write them: `limits.yaml:3:5: …`."""
+        shown = [problem.in_file(self.source) for problem in self.problems[: self._max_lines]]
+        more = len(self.problems) - len(shown)
+        return [*shown, f"{self.source}: {more:,} more problems"] if more else shown
 
 
 class ManifestConflictError(ZAELimiterError):

@@ -19,6 +19,7 @@ FORM = "name:rate[/period][:burst], for example rpm:1000/min or tpm:50000/5min:8
 _UNIT_SECONDS = {"day": 86_400, "hour": 3_600, "min": 60, "sec": 1}
 _LONG_UNITS = {"minute": "min", "second": "sec"}
 _UNIT = "|".join([*_LONG_UNITS, *_UNIT_SECONDS])
+_MAX_DIGITS = 20
 _NUMBER = r"[0-9]+(?:,[0-9]{3})*"
 _LIMIT = re.compile(
     rf"""
@@ -60,9 +61,10 @@ def format_rate(limit: Limit) -> str:
 
 
 def _number(text: str) -> int:
-    return int(text.replace(",", ""))
+    # A limit refuses numbers of 17 digits, and Python refuses to read thousands of them.
+    return int(text.replace(",", "").lstrip("0")[:_MAX_DIGITS] or 0)
 
 
 def _period_seconds(count: str | None, unit: str | None) -> int:
     unit = unit or "min"
-    return int(count or 1) * _UNIT_SECONDS[_LONG_UNITS.get(unit, unit)]
+    return _number(count or "1") * _UNIT_SECONDS[_LONG_UNITS.get(unit, unit)]

@@ -108,13 +108,24 @@ class _Reader:
         def checked(key: str, check: Callable[[Any], T]) -> T | None:
             return self._checked(parts[key], f"{path}.{key}", check) if key in parts else None
 
+        if "metadata" in parts:
+            self._check_keys(parts["metadata"], f"{path}.metadata")
         return DeclaredEntity(
             entity_id,
             checked("name", lambda value: validate_text("name", value)),
             checked("parent", lambda value: validate_identifier(value, "parent")),
             checked("cascade", _flag),
-            checked("metadata", validate_metadata),
+            checked("metadata", _metadata),
         )
+
+    def _check_keys(self, node: Located, path: str) -> None:
+        """Refuse keys that are written twice, at any depth."""
+        if isinstance(node.value, list):
+            for number, held in enumerate(node.value):
+                self._check_keys(held, f"{path}[{number}]")
+        elif isinstance(node.value, LocatedMap):
+            for key, held in self._map(node, path, None).items():
+                self._check_keys(held, f"{path}.{key}")
 
     def _config(self, node: Located, path: str, known: tuple[str, ...]) -> LimiterConfig | None:
         parts = self._map(node, path, known)
@@ -278,6 +289,12 @@ def _flag(value: Any) -> bool:
     if not isinstance(value, bool):
         raise ValidationError("value", value, "must be true or false")
     return value
+
+
+def _metadata(value: Any) -> dict[str, Any]:
+    if value is None:
+        raise ValidationError("metadata", value, "is empty")
+    return validate_metadata(value)
 
 
 def _action(value: Any) -> OnUnavailableAction:
