@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from zae_limiter import Entity, Limit, LimiterConfig
 from zae_limiter.core.hierarchy import SYSTEM_SLOT, ConfigSlot
 from zae_limiter.core.manifest import DeclaredEntity, Manifest
+from zae_limiter.core.manifest_entities import entity_mark, entity_mark_slot
 from zae_limiter.core.manifest_plan import StoredState, is_as_marked, make_plan, mark_of
 
 RPM, TPM = Limit.per_minute("rpm", 10), Limit.per_minute("tpm", 100)
@@ -92,6 +93,72 @@ def test_entities_change_by_name_and_metadata_but_never_by_parent() -> None:
     assert plan(metadata={}) == ["update"]
     assert "entities.a.parent" in str(plan(parent_id="other"))
     assert "entities.a.cascade" in str(plan(cascade=False))
+
+
+A = DeclaredEntity("a", "A", metadata={"tier": 1})
+B = DeclaredEntity("a", "B", metadata={"tier": 1})
+
+
+def stored_as(declared: DeclaredEntity) -> Entity:
+    return Entity("a", declared.name, metadata=dict(declared.metadata or {}))
+
+
+@pytest.mark.parametrize(
+    ("declared", "stored", "marked", "expected"),
+    [
+        (A, None, None, ("create", "")),
+        (A, None, A, ("create", "deleted by somebody else")),
+        (A, stored_as(A), None, "adopt"),
+        (A, stored_as(A), A, None),
+        (A, stored_as(A), B, "adopt"),
+        (A, stored_as(B), B, ("update", "")),
+        (A, stored_as(B), A, ("update", "changed by somebody else")),
+        (A, stored_as(B), None, ("update", "set by somebody else")),
+        # A new entity has its id for a name, and no metadata: nobody has set these.
+        (A, Entity("a", "a"), None, ("update", "")),
+        (A, Entity("a", "a"), A, ("update", "changed by somebody else")),
+        (A, Entity("a", "A"), DeclaredEntity("a", "A"), ("update", "")),
+        (A, Entity("a", "A", metadata={"tier": 1.0}), A, None),
+        (B, Entity("a", "A", metadata={"tier": 1.0}), A, ("update", "")),
+        (DeclaredEntity("a", parent_id="p"), Entity("a", "X", "p"), None, None),
+        (DeclaredEntity("a", parent_id="p"), Entity("a", "X", "p"), A, "forget"),
+        (None, stored_as(A), A, "forget"),
+        (None, stored_as(A), None, None),
+    ],
+)
+def test_each_entity_gets_the_change_that_its_mark_tells(
+    declared: DeclaredEntity | None,
+    stored: Entity | None,
+    marked: DeclaredEntity | None,
+    expected: object,
+) -> None:
+    slot = entity_mark_slot("a")
+    marks = {slot: str(entity_mark(marked))} if marked else {}
+    state = StoredState({}, marks, {"a": stored} if stored else {})
+    plan = make_plan(Manifest("n", {}, {"a": declared} if declared else {}), state)
+    if isinstance(expected, tuple):
+        assert [(change.action, change.drift) for change in plan.entities] == [expected]
+        assert bool(plan.drifted) == bool(expected[1])
+        assert not plan.marks
+    else:
+        assert not plan.changes
+        wanted = {"adopt": declared and entity_mark(declared), "forget": None}
+        assert plan.marks == ({slot: wanted[str(expected)]} if expected else {})
+
+
+def test_stored_ancestors_that_lead_back_or_are_too_many_are_a_conflict() -> None:
+    declared = {"a": DeclaredEntity("a", parent_id="b"), "z": DeclaredEntity("z", parent_id="c1")}
+    stored = {
+        "b": Entity("b", parent_id="a"),
+        **{f"c{n}": Entity(f"c{n}", parent_id=f"c{n + 1}") for n in range(1, 8)},
+    }
+    plan = make_plan(Manifest("n", {}, declared), StoredState(entities=stored))
+    assert plan.conflicts == (
+        "entities.a.parent: would form a cycle: a > b > a",
+        "entities.z.parent: would nest deeper than 8 levels",
+    )
+    del stored["c7"], stored["b"]
+    assert not make_plan(Manifest("n", {}, declared), StoredState(entities=stored)).conflicts
 
 
 _CONFIGS = st.builds(

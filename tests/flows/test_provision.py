@@ -159,6 +159,54 @@ async def test_an_entity_that_is_stored_with_another_parent_is_a_conflict(
         await drive(apply_plan(scope, plan, None))
 
 
+async def test_an_entity_that_others_renamed_stops_an_apply_before_it_changes_anything(
+    repository: Repository,
+) -> None:
+    await apply(repository, TEXT)
+    await repository.update_entity("acme", name="Ours")
+    changed = TEXT.replace("rpm: 60", "rpm: 61")
+    with pytest.raises(
+        ManifestConflictError, match=r"entities\.acme: was changed by somebody else"
+    ):
+        await apply(repository, changed)
+    limits, _ = await repository.get_system_defaults()
+    assert [limit.capacity for limit in limits] == [60]
+    assert await apply(repository, changed, force=True) == AppliedCounts(updated=2)
+    assert await apply(repository, changed) == AppliedCounts()
+    renamed = changed.replace("name: Acme", "name: Acme Inc.")
+    assert await apply(repository, renamed) == AppliedCounts(updated=1)
+
+
+async def test_an_entity_that_changes_after_the_plan_is_not_overwritten(
+    repository: Repository,
+) -> None:
+    scope = repository.scope
+    new = await drive(plan_manifest(scope, parse_manifest(TEXT)))
+    await repository.create_entity("acme", name="Ours", metadata={"tier": "gold"})
+    with pytest.raises(ManifestConflictError, match=r"entities\.acme: was changed .* meanwhile"):
+        await drive(apply_plan(scope, new, None))
+    await drive(apply_plan(scope, new, None, force=True))
+    renamed = parse_manifest(TEXT.replace("name: Acme", "name: B"))
+    plans = [await drive(plan_manifest(scope, renamed)) for _ in range(3)]
+    assert (await drive(apply_plan(scope, plans[0], None))).updated == 1
+    # Another apply of the same manifest finds its work done.
+    assert (await drive(apply_plan(scope, plans[1], None))).updated == 1
+    await repository.update_entity("acme", name="C")
+    with pytest.raises(ManifestConflictError, match=r"entities\.acme: was changed .* meanwhile"):
+        await drive(apply_plan(scope, plans[2], None))
+
+
+async def test_a_manifest_whose_parents_cannot_be_changes_nothing(repository: Repository) -> None:
+    await repository.create_entity("b", parent_id="a")
+    text = (
+        "namespace: default\nsystem: {limits: {rpm: 1}}\nentities: {0: {name: x}, a: {parent: b}}"
+    )
+    with pytest.raises(ManifestConflictError, match="would form a cycle: a > b > a"):
+        await apply(repository, text, force=True)
+    assert await repository.get_entity("0") is None
+    assert await repository.get_system_defaults() == ([], None)
+
+
 async def test_an_export_plans_to_no_changes(repository: Repository) -> None:
     await apply(repository, TEXT)
     await repository.set_limits("by-hand", [RPM], "a/b:c", inherit=True)

@@ -8,7 +8,8 @@ from typing import Any
 
 from ..core.limit import Limit
 from ..core.manifest import limit_shorthand
-from ..core.manifest_plan import ConfigChange, EntityChange, ManifestPlan, slot_name
+from ..core.manifest_entities import EntityChange
+from ..core.manifest_plan import ConfigChange, ManifestPlan
 from ..core.models import LimiterConfig
 
 _SIGNS = {"create": "+", "update": "~", "delete": "-"}
@@ -23,10 +24,7 @@ def plan_to_dict(namespace: str, plan: ManifestPlan) -> dict[str, Any]:
         "delete": plan.count("delete"),
         "adopt": _adopted(plan),
         "conflicts": list(plan.conflicts),
-        "changes": [
-            *(_entity_to_dict(change) for change in plan.entities),
-            *(_config_to_dict(change) for change in plan.configs),
-        ],
+        "changes": [_to_dict(change) for change in plan.changes],
     }
 
 
@@ -34,22 +32,12 @@ def _adopted(plan: ManifestPlan) -> int:
     return sum(mark is not None for mark in plan.marks.values())
 
 
-def _entity_to_dict(change: EntityChange) -> dict[str, Any]:
+def _to_dict(change: EntityChange | ConfigChange) -> dict[str, Any]:
     return {
         "action": change.action,
-        "kind": "entity",
-        "path": f"entities.{change.declared.id}",
+        "kind": "entity" if isinstance(change, EntityChange) else "limits",
+        "path": change.path,
         "fields": {name: {"before": was, "after": now} for name, was, now in _fields(change)},
-        "drift": None,
-    }
-
-
-def _config_to_dict(change: ConfigChange) -> dict[str, Any]:
-    return {
-        "action": change.action,
-        "kind": "limits",
-        "path": slot_name(change.slot),
-        "fields": {name: {"before": was, "after": now} for name, was, now in _settings(change)},
         "drift": change.drift or None,
     }
 
@@ -66,15 +54,9 @@ def plan_summary(namespace: str, plan: ManifestPlan) -> str:
 def plan_lines(plan: ManifestPlan) -> Iterator[str]:
     """Yield the changes as text, one line for each record and for each of its fields."""
     for change in plan.changes:
-        sign = _SIGNS[change.action]
-        if isinstance(change, EntityChange):
-            yield f"{sign} entities.{change.declared.id}"
-            fields = list(_fields(change))
-        else:
-            drift = f"  (was {change.drift})" if change.drift else ""
-            yield f"{sign} {slot_name(change.slot)}{drift}"
-            fields = list(_settings(change))
-        yield from _field_lines(fields)
+        drift = f"  (was {change.drift})" if change.drift else ""
+        yield f"{_SIGNS[change.action]} {change.path}{drift}"
+        yield from _field_lines(_fields(change))
     for conflict in plan.conflicts:
         yield f"! {conflict}"
 
@@ -93,8 +75,12 @@ def _shown(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _fields(change: EntityChange) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the fields of an entity that change: name, stored and declared value."""
+def _fields(change: EntityChange | ConfigChange) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the fields of a record that change: name, stored and declared value."""
+    return _entity_fields(change) if isinstance(change, EntityChange) else _settings(change)
+
+
+def _entity_fields(change: EntityChange) -> Iterator[tuple[str, Any, Any]]:
     declared, stored = change.declared, change.stored
     pairs = [
         ("name", declared.name, stored and stored.name),
@@ -106,7 +92,6 @@ def _fields(change: EntityChange) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _settings(change: ConfigChange) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the settings of a record that change: name, stored and declared value."""
     before, after = change.stored or LimiterConfig(), change.declared or LimiterConfig(())
     if after.on_unavailable not in (None, before.on_unavailable):
         yield "on_unavailable", before.on_unavailable, after.on_unavailable

@@ -8,16 +8,25 @@ says something else than the manifest).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 from .hierarchy import ConfigSlot
 from .limit import Limit, LimitSet
-from .manifest import DeclaredEntity, Manifest
+from .manifest import Manifest
+from .manifest_entities import (
+    EntityChange,
+    PlannedAction,
+    entity_conflicts,
+    entity_mark,
+    entity_mark_slot,
+    is_entity_mark_slot,
+    parents_first,
+    plan_entity,
+)
 from .models import Entity, LimiterConfig
 
-PlannedAction = Literal["create", "update", "delete"]
+MarkChanges = dict[ConfigSlot, str | None]
 _NOTHING = LimiterConfig()
 
 
@@ -37,20 +46,16 @@ class ConfigChange:
         """The mark of the record after the change."""
         return None if self.declared is None else mark_of(self.declared)
 
-
-@dataclass(frozen=True, slots=True)
-class EntityChange:
-    """A change of one entity's record."""
-
-    action: PlannedAction
-    declared: DeclaredEntity
-    stored: Entity | None = None
+    @property
+    def path(self) -> str:
+        """The name of the record as a manifest writes its place."""
+        return slot_name(self.slot)
 
 
 @dataclass(frozen=True, slots=True)
 class StoredState:
-    """The records of a store that a manifest is compared with: those that it declares, and those
-    that have a mark."""
+    """The records of a store that a manifest is compared with: those that it declares, those that
+    have a mark, and the ancestors of declared entities."""
 
     configs: Mapping[ConfigSlot, LimiterConfig] = field(default_factory=dict)
     marks: Mapping[ConfigSlot, str] = field(default_factory=dict)
@@ -77,9 +82,9 @@ class ManifestPlan:
         return (*self.entities, *self.configs)
 
     @property
-    def drifted(self) -> tuple[ConfigChange, ...]:
+    def drifted(self) -> tuple[EntityChange | ConfigChange, ...]:
         """The changes that undo what somebody else did."""
-        return tuple(change for change in self.configs if change.drift)
+        return tuple(change for change in self.changes if change.drift)
 
     def count(self, action: PlannedAction) -> int:
         """Return how many changes have this action."""
@@ -111,27 +116,64 @@ def is_as_marked(stored: LimiterConfig | None, mark: str) -> bool:
 
 def make_plan(manifest: Manifest, stored: StoredState) -> ManifestPlan:
     """Compare a manifest with a store."""
-    configs: list[ConfigChange] = []
-    marks: dict[ConfigSlot, str | None] = {}
+    entities, entity_marks = _plan_entities(manifest, stored)
+    settings, setting_marks = _plan_settings(manifest, stored)
+    deletions, deletion_marks = _plan_deletions(manifest, stored)
+    conflicts = tuple(entity_conflicts(manifest.entities, stored.entities))
+    marks = entity_marks | setting_marks | deletion_marks
+    return ManifestPlan(tuple(entities), (*settings, *deletions), marks, conflicts)
+
+
+def _plan_entities(
+    manifest: Manifest, stored: StoredState
+) -> tuple[list[EntityChange], MarkChanges]:
+    changes: list[EntityChange] = []
+    marks: MarkChanges = {}
+    for declared in parents_first(manifest.entities):
+        slot = entity_mark_slot(declared.id)
+        mark = stored.marks.get(slot)
+        change = plan_entity(declared, stored.entities.get(declared.id), mark)
+        if change is not None:
+            changes.append(change)
+        elif mark != entity_mark(declared):
+            marks[slot] = entity_mark(declared)
+    return changes, marks
+
+
+def _plan_settings(
+    manifest: Manifest, stored: StoredState
+) -> tuple[list[ConfigChange], MarkChanges]:
+    changes: list[ConfigChange] = []
+    marks: MarkChanges = {}
     for slot, declared in sorted(manifest.configs.items(), key=_order):
         record, mark = stored.configs.get(slot), stored.marks.get(slot)
         if declared.limits is None and mark is not None and mark.partition("/")[0]:
             # The manifest declared limits here before.
             declared = replace(declared, limits=())
         if _differs(declared, record):
-            configs.append(_setting(slot, declared, record, mark))
+            changes.append(_setting(slot, declared, record, mark))
         elif mark != mark_of(declared):
             marks[slot] = mark_of(declared)
+    return changes, marks
+
+
+def _plan_deletions(
+    manifest: Manifest, stored: StoredState
+) -> tuple[list[ConfigChange], MarkChanges]:
+    """Delete what a manifest declared before, but for entities, which are only forgotten."""
+    changes: list[ConfigChange] = []
+    marks: MarkChanges = {}
     for slot in sorted(stored.marks.keys() - manifest.configs.keys(), key=str):
         record, mark = stored.configs.get(slot), stored.marks[slot]
-        if record is not None and record.limits:
+        if is_entity_mark_slot(slot):
+            if slot.entity_id not in manifest.entities:
+                marks[slot] = None
+        elif record is not None and record.limits:
             drift = "" if is_as_marked(record, mark) else "changed by somebody else"
-            configs.append(ConfigChange(slot, "delete", record, None, drift))
+            changes.append(ConfigChange(slot, "delete", record, None, drift))
         else:
             marks[slot] = None
-    changes = tuple(_entity_changes(manifest, stored.entities))
-    conflicts = tuple(_conflicts(manifest, stored.entities))
-    return ManifestPlan(changes, tuple(configs), marks, conflicts)
+    return changes, marks
 
 
 def _order(item: tuple[ConfigSlot, LimiterConfig]) -> tuple[str, str]:
@@ -170,38 +212,3 @@ def _differs(declared: LimiterConfig, record: LimiterConfig | None) -> bool:
 
 def _by_name(limits: tuple[Limit, ...] | None) -> dict[str, Limit]:
     return {limit.name: limit for limit in limits or ()}
-
-
-def _entity_changes(manifest: Manifest, stored: Mapping[str, Entity]) -> Iterator[EntityChange]:
-    for declared in _parents_first(manifest.entities):
-        entity = stored.get(declared.id)
-        if entity is None:
-            yield EntityChange("create", declared)
-        elif declared.name not in (None, entity.name) or (
-            declared.metadata is not None and dict(declared.metadata) != entity.metadata
-        ):
-            yield EntityChange("update", declared, entity)
-
-
-def _parents_first(entities: Mapping[str, DeclaredEntity]) -> list[DeclaredEntity]:
-    def depth(entity: DeclaredEntity) -> int:
-        above = entities.get(entity.parent_id or "")
-        return 0 if above is None else depth(above) + 1
-
-    return sorted(entities.values(), key=lambda entity: (depth(entity), entity.id))
-
-
-def _conflicts(manifest: Manifest, stored: Mapping[str, Entity]) -> Iterator[str]:
-    for entity_id, declared in sorted(manifest.entities.items()):
-        entity = stored.get(entity_id)
-        if entity is None:
-            continue
-        for field_name, was, now in (
-            ("parent", entity.parent_id, declared.parent_id),
-            ("cascade", entity.cascade, declared.cascade),
-        ):
-            if now not in (None, was):
-                yield (
-                    f"entities.{entity_id}.{field_name}: the entity is stored with {was!r}, not"
-                    f" {now!r}; only a new entity can have another"
-                )

@@ -10,22 +10,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from ...core.exceptions import ManifestConflictError
-from ...core.hierarchy import SYSTEM_SLOT, ConfigSlot
+from ...core.exceptions import EntityNotFoundError, EntityVersionError, ManifestConflictError
+from ...core.hierarchy import MAX_LEVELS, SYSTEM_SLOT, ConfigSlot
 from ...core.manifest import DeclaredEntity, Manifest
-from ...core.manifest_plan import (
-    ConfigChange,
+from ...core.manifest_entities import (
     EntityChange,
-    ManifestPlan,
-    StoredState,
-    make_plan,
-    slot_name,
+    entity_mark,
+    entity_mark_slot,
+    is_as_declared,
+    is_entity_mark_slot,
 )
+from ...core.manifest_plan import ConfigChange, ManifestPlan, StoredState, make_plan
 from ...core.models import Entity, LimiterConfig
 from ...ports.repository_protocol import Declaration, EntityQuery
 from ..scope import Scope
 from .audit import MAX_PAGE
-from .entities import create_entity, update_entity
+from .entities import create_entity, get_entity, update_entity
 from .limits import delete_config, get_config, set_config
 
 ApplyProgress = Callable[[int, int], None]
@@ -49,10 +49,26 @@ class AppliedCounts:
 async def plan_manifest(scope: Scope, manifest: Manifest) -> ManifestPlan:
     """Compare a manifest with the store. Nothing is changed."""
     marks = await scope.store.configs.marks(scope.namespace_id)
-    slots = [*manifest.configs, *(slot for slot in marks if slot not in manifest.configs)]
+    marked = [slot for slot in marks if not is_entity_mark_slot(slot)]
+    slots = [*manifest.configs, *(slot for slot in marked if slot not in manifest.configs)]
     configs = await _read_configs(scope, slots)
-    entities = await scope.store.entities.read_several(scope.namespace_id, [*manifest.entities])
-    return make_plan(manifest, StoredState(configs, marks, entities))
+    return make_plan(manifest, StoredState(configs, marks, await _read_entities(scope, manifest)))
+
+
+async def _read_entities(scope: Scope, manifest: Manifest) -> dict[str, Entity]:
+    """Read the declared entities and their ancestors."""
+    found: dict[str, Entity] = {}
+    asked: set[str] = set()
+    parents = {each.parent_id for each in manifest.entities.values() if each.parent_id}
+    wanted = parents | manifest.entities.keys()
+    for _ in range(MAX_LEVELS + 1):
+        if not wanted:
+            break
+        page = await scope.store.entities.read_several(scope.namespace_id, sorted(wanted))
+        found |= page
+        asked |= wanted
+        wanted = {each.parent_id for each in page.values() if each.parent_id} - asked
+    return found
 
 
 async def _read_configs(
@@ -90,7 +106,7 @@ async def apply_plan(
             progress(done, steps)
 
     for entity_change in plan.entities:
-        await _make_entity(scope, entity_change, principal)
+        await _make_entity(scope, entity_change, principal, force=force)
         advance()
     for change in plan.configs:
         await _make_config(scope, change, principal, force=force)
@@ -110,17 +126,43 @@ def _refuse_conflicts(plan: ManifestPlan, *, force: bool) -> None:
     if plan.conflicts:
         raise ManifestConflictError(plan.conflicts)
     if plan.drifted and not force:
-        found = [f"{slot_name(change.slot)}: was {change.drift}" for change in plan.drifted]
+        found = [f"{change.path}: was {change.drift}" for change in plan.drifted]
         raise ManifestConflictError(found, can_force=True)
 
 
-async def _make_entity(scope: Scope, change: EntityChange, principal: str | None) -> None:
+async def _make_entity(
+    scope: Scope, change: EntityChange, principal: str | None, *, force: bool
+) -> None:
+    declared, stored = change.declared, change.stored
+    if stored is None:
+        stored = await create_entity(scope, _new_entity(declared), principal, exist_ok=True)
+        if not force and not is_as_declared(declared, stored):
+            raise _meanwhile(change)
+    if not is_as_declared(declared, stored):
+        await _update_entity(scope, change, None if force else stored.version, principal)
+    # A kill before this is harmless: the next plan finds the entity as declared, and marks it.
+    mark = entity_mark(declared)
+    if mark is not None:
+        await scope.store.configs.mark(scope.namespace_id, entity_mark_slot(declared.id), mark)
+
+
+async def _update_entity(
+    scope: Scope, change: EntityChange, version: int | None, principal: str | None
+) -> None:
     declared = change.declared
     metadata = None if declared.metadata is None else dict(declared.metadata)
-    if change.stored is None:
-        await create_entity(scope, _new_entity(declared), principal, exist_ok=True)
-    else:
-        await update_entity(scope, declared.id, declared.name, metadata, None, principal)
+    try:
+        await update_entity(scope, declared.id, declared.name, metadata, version, principal)
+    except (EntityNotFoundError, EntityVersionError):
+        # Another apply of the same manifest may have been faster.
+        found = await get_entity(scope, declared.id)
+        if found is None or not is_as_declared(declared, found):
+            raise _meanwhile(change) from None
+
+
+def _meanwhile(change: EntityChange | ConfigChange) -> ManifestConflictError:
+    reason = f"{change.path}: was changed by somebody else meanwhile"
+    return ManifestConflictError([reason], can_force=True)
 
 
 def _new_entity(declared: DeclaredEntity) -> Entity:
@@ -146,8 +188,7 @@ async def _make_config(
             return
         if not force:
             break
-    where = slot_name(change.slot)
-    raise ManifestConflictError([f"{where}: was changed by somebody else meanwhile"], True)
+    raise _meanwhile(change)
 
 
 async def _declare(
