@@ -82,8 +82,10 @@ class Checkpoints(Protocol):
         Return the checkpoint as it is afterwards; a new owner's is wanted by nobody."""
 
     async def save(self, shard_id: str, checkpoint: Checkpoint) -> Checkpoint | None:
-        """Replace record and end of the lease, if the owner has not changed and the checkpoint does
-        not go back. Return the checkpoint as it is afterwards, and None if it was not replaced."""
+        """Replace record and end of the lease, if the owner has not changed. Return the checkpoint
+        as it is afterwards, and None if it was not replaced. A checkpoint that named a record which
+        its shard does not have goes back: refused, its shard would be read from the oldest record
+        on again and again."""
 
     async def read_all(self) -> Mapping[str, Checkpoint]:
         """Return all checkpoints by shard."""

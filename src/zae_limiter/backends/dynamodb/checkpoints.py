@@ -25,17 +25,13 @@ from .wire.values import Item
 logger = logging.getLogger("zae_limiter")
 
 _OWNER, _LEASE = Field("owner"), Field("lease_ends_ms")
-# The id of a record as the stream gave it, and as text that sorts like the number it is.
-_RECORD, _PLACE = Field("record_id"), Field("place")
-_WANTED = Field("wanted_by")
+_RECORD, _WANTED = Field("record_id"), Field("wanted_by")
 _TTL = Field(TTL_ATTRIBUTE)
 _KEPT_S = 7 * 86_400
-_DIGITS = 40
-_RECORD_ID = re.compile(rf"[0-9]{{1,{_DIGITS}}}")
+_RECORD_ID = re.compile("[0-9]{1,40}")
 # No reader asks for a lease of more than ten minutes.
 _LONGEST_LEASE_MS = 600_000
 _MAY_LEASE = Clause(IF="(attribute_not_exists({0}) OR {0} = {a} OR {1} < {b})")
-_NOT_BEYOND = Clause(IF="(attribute_not_exists({0}) OR {0} <= {a})")
 
 
 class DynamoCheckpoints:
@@ -67,9 +63,7 @@ class DynamoCheckpoints:
             self._expiry(),
         ]
         if checkpoint.record_id is not None:
-            place = checkpoint.record_id.zfill(_DIGITS)
-            terms += [(_NOT_BEYOND, (_PLACE,), (place,)), _PLACE.set(place)]
-            terms += [_RECORD.set(checkpoint.record_id)]
+            terms.append(_RECORD.set(checkpoint.record_id))
         try:
             return await self._sound(await self._update(shard_id, terms))
         except ConditionFailed:
@@ -123,8 +117,6 @@ def _checkpoint(fields: ItemReader, now_ms: int) -> Checkpoint:
     record_id, lease_ends_ms = fields.maybe_text(_RECORD), fields.maybe_integer(_LEASE) or 0
     if record_id is not None and not _RECORD_ID.fullmatch(record_id):
         raise ValueError(f"{_RECORD} is {record_id[:50]!r}, not a number")
-    if fields.maybe_text(_PLACE) != (record_id and record_id.zfill(_DIGITS)):
-        raise ValueError(f"{_PLACE} and {_RECORD} differ")
     if lease_ends_ms > now_ms + _LONGEST_LEASE_MS:
         raise ValueError(f"{_LEASE} is {lease_ends_ms}, too far ahead")
     owner, wanted_by = fields.maybe_text(_OWNER) or "", fields.maybe_text(_WANTED) or ""
