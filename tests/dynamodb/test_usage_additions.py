@@ -126,7 +126,16 @@ def test_a_store_that_never_answers_is_reported(
 
 
 @pytest.mark.parametrize(
-    "damage", [{"rpm": "many"}, {"total_events": "many"}, {"seq#0": 7}], ids=str
+    "damage",
+    [
+        {"rpm": "many"},
+        {"total_events": "many"},
+        {"seq#0": 7},
+        {"seq#0": "~"},
+        {"seq#0": sequence(3) + "9"},
+        {"seq#0": "2024/" + "x" * 40},
+    ],
+    ids=str,
 )
 def test_a_snapshot_that_cannot_be_added_to_is_named(
     store: DynamoStore, driver: Runner, damage: dict[str, Any]

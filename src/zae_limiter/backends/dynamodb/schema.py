@@ -31,6 +31,7 @@ change of a balance never writes to an index.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from zlib import crc32
 
@@ -275,6 +276,20 @@ def parse_name_attr(attribute: str) -> str | None:
 
 
 _SEQUENCE_PREFIX = "seq#"
+# As many digits as the number of a stream record has at most.
+_SEQUENCE_DIGITS = 40
+_SEQUENCE = re.compile(rf"[^/]+/[0-9]{{{_SEQUENCE_DIGITS}}}")
+
+
+def sequence_text(stream_label: str, record_id: str) -> str:
+    """Return the place of a record among the records of all streams of a table, as text that sorts
+    like it: a later stream has the greater label."""
+    return f"{stream_label}/{record_id:0>{_SEQUENCE_DIGITS}}"
+
+
+def is_sequence_text(text: str) -> bool:
+    """Return whether a text has the form of a sequence."""
+    return bool(_SEQUENCE.fullmatch(text))
 
 
 def sequence_attr(shard: int) -> str:

@@ -26,14 +26,13 @@ from ...core.changes import AuditRemoval, BucketChange, ChangeBatch
 from ...core.exceptions import StoredDataError
 from .bucket_codec import address_of, decode_bucket_item
 from .codec import decode_event_item
-from .schema import parse_namespace, sk_state
+from .schema import parse_namespace, sequence_text, sk_state
 from .wire.values import Item
 
 logger = logging.getLogger("zae_limiter")
 
 StreamRecord = Mapping[str, Any]
-_SEQUENCE_DIGITS = 40
-_SEQUENCE_NUMBER = re.compile(rf"[0-9]{{1,{_SEQUENCE_DIGITS}}}")
+_SEQUENCE_NUMBER = re.compile("[0-9]{1,40}")
 # The year 3000.
 _LAST_MS = 32_503_680_000_000
 _TTL_SERVICE = "dynamodb.amazonaws.com"
@@ -87,7 +86,7 @@ def _bucket_change(
     before, after = _images(record["eventName"], change, address)
     return BucketChange(
         address,
-        f"{label}/{record_id:0>{_SEQUENCE_DIGITS}}",
+        sequence_text(label, record_id),
         written_ms(change),
         before,
         after,

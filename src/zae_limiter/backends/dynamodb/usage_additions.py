@@ -20,6 +20,7 @@ from .schema import (
     gsi2_pk_resource,
     gsi2_sk_usage,
     gsi4_sk_usage,
+    is_sequence_text,
     name_attr,
     parse_sequence_attr,
     pk_entity,
@@ -85,12 +86,14 @@ def _tokens(amount_milli: int) -> int | Decimal:
 
 
 def counted_sequences(item: Item | None) -> dict[int, str]:
-    """Return the last sequence that a snapshot has counted of each shard."""
+    """Return the last sequence that a snapshot has counted of each shard. Without the check of its
+    form, a damaged sequence would make the snapshot pass for one that has counted everything."""
     found: dict[int, str] = {}
     for attribute, value in (item or {}).items():
         shard = parse_sequence_attr(attribute)
         if shard is not None:
-            if "S" not in value:
-                raise StoredDataError(record_name(item or {}), f"{attribute} is not text")
-            found[shard] = value["S"]
+            sequence = value.get("S", "")
+            if not is_sequence_text(sequence):
+                raise StoredDataError(record_name(item or {}), f"{attribute} is no sequence")
+            found[shard] = sequence
     return found
