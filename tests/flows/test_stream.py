@@ -298,6 +298,12 @@ class TestSplits:
         assert plan_splits([change(1, second, split, address=other)], {}) == {}
         assert plan_splits([change(1, None, twice), change(2, twice, None)], {}) == {}
 
+    def test_items_that_were_merged_again_in_the_same_batch_do_not_follow(self) -> None:
+        twice, later = ONE._replace(shard_count=2), ONE._replace(shard_count=4)
+        merged = [change(1, ONE, twice), change(2, twice, ONE)]
+        assert plan_splits(merged, {}) == {}
+        assert plan_splits([*merged, change(3, twice, later)], {}) == {HOME: 4}
+
 
 class TestSplitBench:
     """With real items in a store."""
@@ -347,6 +353,18 @@ class TestSplitBench:
         batch = [change(1, None, busy, bench.clock.now_ms(), second)]
         assert self.aggregate(bench, batch) == 2
         assert [bucket.shard_count for bucket in bench.shards()] == [4] * 4
+
+    def test_changes_of_long_ago_split_and_refill_nothing(self) -> None:
+        bench = Bench()
+        for _ in range(650):
+            assert take(bench.limiter, rpm=1)
+        busy = self.changes(bench, {})
+        bench.clock.advance(3600)
+        here, settings = bench.client().repository.scope, StreamSettings(refills=True)
+        before = dict(bench.items)
+        found = run(aggregate(here, MemoryStore().usage, busy, settings))
+        assert (found.splits, found.refills_written, found.snapshots_updated) == (0, 0, 3)
+        assert bench.items == before
 
     @pytest.mark.parametrize("error", [StorageUnavailable("gone"), ArithmeticError("39 digits")])
     def test_an_item_that_cannot_be_split_fails_no_record(

@@ -30,6 +30,9 @@ RETENTION_DAYS = 90
 MAX_RETENTION_DAYS = 3650
 # How many snapshots are written at a time.
 _AT_ONCE = 16
+# The age at which a change tells nothing any more of the load that its bucket item is under. A
+# Lambda may gather a batch for five minutes.
+_STALE_MS = 600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +78,13 @@ async def aggregate(
     batch = in_order(changes)
     additions = plan_usage(batch, settings.windows, settings.retention_days)
     outcomes = await _add_all(scope.io, usage, additions)
-    active = activities(batch)
+    recent = recent_changes(batch, scope.io.now_ms())
+    active = activities(recent)
     return StreamResult(
         processed=len(batch),
         snapshots_updated=sum(outcome is True for outcome in outcomes),
         refills_written=await refill_items(scope, active) if settings.refills else 0,
-        splits=await split_busy_buckets(scope, batch, active) if settings.splits else 0,
+        splits=await split_busy_buckets(scope, recent, active) if settings.splits else 0,
         skipped=sum(isinstance(outcome, StoredDataError) for outcome in outcomes),
         failed=_failed(batch, additions, outcomes),
     )
@@ -90,6 +94,12 @@ def in_order(changes: Iterable[BucketChange]) -> list[BucketChange]:
     """Return each change once, those of an item in the order of its writes."""
     distinct = {(change.address, change.sequence): change for change in changes}
     return [distinct[key] for key in sorted(distinct)]
+
+
+def recent_changes(changes: Sequence[BucketChange], now_ms: int) -> list[BucketChange]:
+    """Return the changes that tell of a bucket's load now. Without this, a reader that catches up
+    with a day would split buckets again that were busy hours ago and have been merged since."""
+    return [change for change in changes if change.at_ms > now_ms - _STALE_MS]
 
 
 def plan_usage(

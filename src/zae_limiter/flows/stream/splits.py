@@ -45,23 +45,22 @@ async def split_busy_buckets(
 def plan_splits(
     changes: Iterable[BucketChange], active: Mapping[BucketAddress, ItemActivity]
 ) -> dict[BucketAddress, int]:
-    """Return the shard counts that buckets should come to, where they are not there yet."""
+    """Return the shard counts that buckets should come to, where they are not there yet: those that
+    their first items were split to and not merged again, and twice that of a busy item."""
     counts: dict[BucketAddress, int] = {}
     for change in changes:
-        if _first_item_was_split(change):
-            assert change.after is not None
-            counts[change.address] = change.after.shard_count
+        before, after = change.before, change.after
+        if change.address.shard or before is None or after is None:
+            continue
+        if after.shard_count > before.shard_count:
+            counts[change.address] = after.shard_count
+        elif after.shard_count < before.shard_count:
+            counts.pop(change.address, None)
     for address, activity in active.items():
         if is_written_often(activity):
             count = 2 * activity.image.shard_count
             counts[address.home] = max(count, counts.get(address.home, 1))
     return counts
-
-
-def _first_item_was_split(change: BucketChange) -> bool:
-    before, after = change.before, change.after
-    is_first = change.address.shard == 0
-    return is_first and bool(before and after and after.shard_count > before.shard_count)
 
 
 def is_written_often(activity: ItemActivity) -> bool:
