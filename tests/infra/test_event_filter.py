@@ -7,14 +7,19 @@ from typing import Any
 
 import pytest
 
+from tests.infra.test_policies import charge_under_receipt, tool
 from tests.support.event_patterns import matches
 from tests.support.lambda_events import audit_record, lambda_event
 from tests.support.servers.tables import OwnTable
 from zae_limiter import Limit, SyncRateLimiter, SyncRepository
+from zae_limiter.backends.dynamodb.schema import RECEIPT_PREFIX
 from zae_limiter.backends.dynamodb.stream_records import decode_records
+from zae_limiter.core.bucket import BucketAddress
 from zae_limiter.infra.event_filter import filter_criteria
 from zae_limiter_aggregator.environment import read_environment
 from zae_limiter_aggregator.processor import open_work, process_stream_records
+
+MANIFEST = "namespace: tenant\nresources: {gpt-5: {limits: {rpm: 5/min}}}"
 
 
 def passes(record: dict[str, Any], *, archives: bool = True) -> bool:
@@ -35,6 +40,10 @@ def records(table: OwnTable, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, 
         for _ in range(3):
             with limiter.acquire("key", "gpt-4", {"rpm": 1}) as lease:
                 lease.adjust(rpm=1)
+        home = BucketAddress(repository.namespace_id, "key", "gpt-4")
+        charge_under_receipt(repository.scope, home)
+        tool(table.url, "limits", "apply", "-", "--yes", "-N", "tenant", typed=MANIFEST)
+        tool(table.url, "aggregate", "--once")
         work = open_work(read_environment({"TABLE_NAME": table.name}))
         process_stream_records(lambda_event(table)["Records"], work)
         limiter.delete_entity("key")
@@ -52,8 +61,19 @@ def test_writes_of_buckets_pass_and_everything_else_is_left_out(
     assert len(wanted) >= 6
     assert len(records) > len(wanted) + 10
     assert {record["eventName"] for record in passed} == {"INSERT", "MODIFY"}
-    kinds = {record["dynamodb"]["Keys"]["SK"]["S"].split("#")[1] for record in records}
-    assert kinds >= {"STATE", "META", "CONFIG", "USAGE", "AUDIT", "NAMESPACE"}
+    kinds = {record["dynamodb"]["Keys"]["SK"]["S"].lstrip("#").split("#")[0] for record in records}
+    assert kinds >= {
+        "STATE",
+        "META",
+        "CONFIG",
+        "USAGE",
+        "AUDIT",
+        "NAMESPACE",
+        "PROVISIONER",
+        "SHARD",
+    }
+    partitions = {record["dynamodb"]["Keys"]["PK"]["S"].split("/")[1] for record in records}
+    assert any(each.startswith(RECEIPT_PREFIX) for each in partitions)
 
 
 def test_expired_audit_events_pass_if_they_are_archived() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from click.testing import CliRunner
 
+from tests.backends.test_receipt_text import RECEIPT
 from tests.support.iam import IamRequest, allows
 from tests.support.lambda_events import lambda_event
 from tests.support.recorded import TABLE_ARN, RecordedTable, Recording
@@ -17,7 +18,13 @@ from zae_limiter import Limit, RateLimitExceeded, SyncRateLimiter, SyncRepositor
 from zae_limiter.backends.dynamodb.schema import pk_stream, pk_system
 from zae_limiter.cli import cli
 from zae_limiter.core.bucket import BucketAddress
+from zae_limiter.core.limit import LimitSet
+from zae_limiter.core.planner import Intent, plan_first
+from zae_limiter.core.receipts import ReceiptKey, ReceiptState, ReceiptSwap, ended
+from zae_limiter.core.writes import Granted
+from zae_limiter.flows.scope import Scope
 from zae_limiter.flows.shards.items import read_all, split_shard
+from zae_limiter.flows.shards.merge import merge_down
 from zae_limiter.infra.arns import StackArns
 from zae_limiter.infra.iam_resources import MANAGED_POLICIES, PURPOSES
 from zae_limiter.infra.policies import NAMESPACE_TAG, aggregator_document, policy_documents
@@ -31,6 +38,25 @@ EVERYWHERE = ("acq", "full", "read", "aggregate")
 NAMESPACED = ("ns-acq", "ns-full", "ns-read")
 LIMITS = [Limit.per_minute("rpm", 100)]
 RESOURCE = "gpt-4"
+READING = [
+    ("check",),
+    ("version",),
+    ("namespace", "list"),
+    ("namespace", "show", "ours"),
+    ("entity", "list", "-N", "ours"),
+    ("bucket", "list", "-r", RESOURCE, "-N", "ours"),
+    ("bucket", "top", "-r", RESOURCE, "-N", "ours"),
+    ("usage", "top", "-r", RESOURCE, "-N", "ours"),
+    ("limits", "export", "-N", "ours"),
+]
+MANIFEST = """
+system:
+  limits: {rpm: 100/min}
+resources:
+  gpt-4: {limits: {rpm: 10/min}}
+entities:
+  org-2: {resources: {gpt-4: {limits: {rpm: 5/min}}}}
+"""
 
 
 @pytest.fixture
@@ -62,6 +88,12 @@ def prepare(repository: SyncRepository) -> None:
         assert run(split_shard(scope, address, bucket))
 
 
+def tool(url: str, *args: str, typed: str | None = None) -> str:
+    result = CliRunner().invoke(cli, [*args, "--url", url], input=typed)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
 def acquire(url: str, namespace: str = "ours") -> None:
     """Everything that an application does: charge, correct, refund, be refused, split, look."""
     for connect in (SyncRepository.connect, SyncRepository.open):
@@ -78,6 +110,33 @@ def acquire(url: str, namespace: str = "ours") -> None:
             home = BucketAddress(repository.namespace_id, "new", RESOURCE)
             for address, bucket in run(read_all(repository.scope, home)).items():
                 run(split_shard(repository.scope, address, bucket))
+            charge_under_receipt(repository.scope, home)
+            merge_again(repository.scope, home)
+
+
+def merge_again(scope: Scope, home: BucketAddress) -> None:
+    """Undo a split, and fence the item, as a client does whose refund was lost."""
+    assert len(run(read_all(scope, home))) > 1
+    run(merge_down(scope, home, Intent(LimitSet.of(LIMITS), {}, 0, None, None, False), 1))
+    assert run(read_all(scope, home))[home].shard_count == 1
+    assert run(scope.store.buckets.fence(home, scope.io.operation_id()))
+
+
+def charge_under_receipt(scope: Scope, home: BucketAddress) -> None:
+    """Charge and keep a receipt in one transaction, then end the receipt."""
+    intent = Intent(LimitSet.of(LIMITS), {"rpm": 1000}, 1, None, None, False)
+    name = scope.io.operation_id()
+    opened = RECEIPT._replace(key=ReceiptKey(home.namespace_id, name), revision=name)
+    image = run(read_all(scope, home))[home]
+    write = plan_first(intent, image, scope.io.operation_id(), scope.io.now_ms())
+    swap = scope.store.receipts.swap
+    (outcome,) = run(swap(ReceiptSwap(None, opened), [(home, write)]))  # type: ignore[misc]
+    assert isinstance(outcome, Granted)
+    done = ended(opened, "me", ReceiptState.SETTLED, scope.io.operation_id())
+    assert run(swap(ReceiptSwap(opened, done))) == []
+    found = run(scope.store.receipts.read(opened.key))
+    assert found is not None
+    assert found.state is ReceiptState.SETTLED
 
 
 def use(limiter: SyncRateLimiter, amount: int) -> None:
@@ -114,6 +173,8 @@ def read(url: str) -> None:
         repository.get_version_record()
         repository.get_namespace("ours")
         assert repository.ping()
+    for command in READING:
+        tool(url, *command)
 
 
 def change(url: str, namespace: str = "ours") -> None:
@@ -131,6 +192,9 @@ def change(url: str, namespace: str = "ours") -> None:
         limiter.delete_resource_defaults(RESOURCE)
         limiter.delete_entity("other")
         limiter.delete_system_defaults()
+    for manifest in (MANIFEST, ""):
+        typed = f"namespace: {namespace}\n{manifest}"
+        tool(url, "limits", "apply", "-", "--yes", "-N", namespace, typed=typed)
 
 
 def manage(url: str) -> None:
