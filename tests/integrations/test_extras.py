@@ -12,6 +12,7 @@ FRAMEWORKS = {
     "django": "django",
     "openai": "openai",
     "anthropic": "anthropic",
+    "litellm": "litellm",
 }
 
 

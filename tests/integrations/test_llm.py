@@ -38,6 +38,7 @@ from zae_limiter.integrations.llm import (
     TokenUsage,
     four_bytes_a_token,
 )
+from zae_limiter.integrations.llm.dialects import ChatDialect, ResponsesDialect
 from zae_limiter.integrations.openai import limit_openai
 
 USED = (1, INPUT_TOKENS + OUTPUT_TOKENS)
@@ -318,6 +319,29 @@ def test_an_estimate_is_the_prompt_and_the_longest_answer(
     arguments: dict[str, Any], expected: tuple[int, int]
 ) -> None:
     assert LlmTerms().estimate(arguments) == TokenUsage(*expected)
+
+
+@pytest.mark.parametrize("dialect", [ChatDialect(), ResponsesDialect()])
+@pytest.mark.parametrize(
+    ("usage", "expected"),
+    [
+        ({"prompt_tokens": 9, "completion_tokens": 2}, TokenUsage(9, 2)),
+        ({"input_tokens": 9, "output_tokens": 2}, TokenUsage(9, 2)),
+        (
+            {"input_tokens": 9, "input_tokens_details": {"cached_tokens": 4}},
+            TokenUsage(9, 0, 4),
+        ),
+        ({"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}, None),
+        ({"prompt_tokens": -5, "completion_tokens": None}, None),
+        ({"some": "thing"}, None),
+        (None, None),
+    ],
+)
+def test_a_usage_is_read_by_any_name_and_zeros_are_none(
+    dialect: ChatDialect | ResponsesDialect, usage: Any, expected: TokenUsage | None
+) -> None:
+    heard = dialect.whole({"usage": usage})
+    assert (heard.usage, heard.is_final) == (expected, expected is not None)
 
 
 @pytest.mark.parametrize(

@@ -18,12 +18,16 @@ def environment() -> dict[str, str]:
 
 @contextmanager
 def served(
-    command: list[str], port: int, folder: Path, settings: Mapping[str, str] | None = None
+    command: list[str],
+    port: int,
+    folder: Path,
+    settings: Mapping[str, str] | None = None,
+    interpreter: str = sys.executable,
 ) -> Iterator[None]:
     """Run a web server in `folder` until the block ends."""
     with (folder / "server.log").open("w") as log:
         server = subprocess.Popen(
-            [sys.executable, "-m", *command],
+            [interpreter, "-m", *command],
             cwd=folder,
             env={**environment(), **(settings or {})},
             stdout=log,

@@ -47,15 +47,19 @@ class LlmCharge:
             raise ValidationError("arguments", given, "must be given by name")
         return CallMeter(self.terms, self.pace, dialect, arguments, self.timeouts)
 
-    @asynccontextmanager
-    async def calling(self, meter: CallMeter) -> AsyncIterator[Lease]:
-        """Wait for the provider if need be, charge the estimate, and run a block that calls the
-        SDK. A block that fails ends the lease."""
+    async def begin(self, meter: CallMeter) -> Lease:
+        """Wait for the provider if need be, and charge the estimate of a call."""
         assert isinstance(self.limiter, RateLimiter)
         waited_s = meter.seconds_to_hold()
         if waited_s:
             await asyncio.sleep(waited_s)
-        lease = await self.limiter.reserve(**self._reservation(meter, waited_s))
+        return await self.limiter.reserve(**self._reservation(meter, waited_s))
+
+    @asynccontextmanager
+    async def calling(self, meter: CallMeter) -> AsyncIterator[Lease]:
+        """Charge the estimate, and run a block that calls the SDK. A block that fails ends the
+        lease."""
+        lease = await self.begin(meter)
         token = current_meter.set(meter)
         try:
             yield lease

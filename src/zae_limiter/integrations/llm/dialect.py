@@ -50,7 +50,7 @@ def text_at(value: Any, *path: str) -> str:
 
 
 def value_at(value: Any, *path: str) -> Any:
-    """Return what a path of attributes leads to; None where one is missing."""
+    """Return what a path of attributes, or of keys, leads to; None where one is missing."""
     for name in path:
-        value = getattr(value, name, None)
+        value = value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
     return value

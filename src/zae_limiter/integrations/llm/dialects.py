@@ -26,13 +26,13 @@ class ChatDialect:
         texts = [
             text for choice in value_at(answer, "choices") or () for text in _chat_texts(choice)
         ]
-        usage = _chat_usage(value_at(answer, "usage"))
+        usage = _token_usage(value_at(answer, "usage"))
         return Heard("".join(texts), usage, is_final=usage is not None)
 
     def event(self, event: Any, arguments: Mapping[str, Any]) -> Heard:
         """Read one chunk."""
         heard = self.whole(event)
-        is_bare = not value_at(event, "choices")
+        is_bare = not any(map(_says_something, value_at(event, "choices") or ()))
         return heard._replace(
             is_ours=heard.is_final and is_bare and not _wants_usage(arguments),
         )
@@ -41,6 +41,12 @@ class ChatDialect:
 def _wants_usage(arguments: Mapping[str, Any]) -> bool:
     options = arguments.get("stream_options")
     return isinstance(options, Mapping) and "include_usage" in options
+
+
+def _says_something(choice: Any) -> bool:
+    """Tell whether a choice has more than its number: LiteLLM reports usage beside an empty one."""
+    told = (value_at(choice, "finish_reason"), value_at(choice, "delta", "role"))
+    return any(told) or any(_chat_texts(choice))
 
 
 def _chat_texts(choice: Any) -> list[str]:
@@ -52,12 +58,15 @@ def _chat_texts(choice: Any) -> list[str]:
     return [*texts, text_at(choice, "text")]
 
 
-def _chat_usage(usage: Any) -> TokenUsage | None:
-    if usage is None:
+def _token_usage(usage: Any) -> TokenUsage | None:
+    """Return the usage of an answer, by the names of either API. A prompt is never without tokens:
+    some servers report zeros, or nothing that can be read, and the call would be free."""
+    prompt = number_at(usage, "prompt_tokens") or number_at(usage, "input_tokens")
+    said = number_at(usage, "completion_tokens") or number_at(usage, "output_tokens")
+    if not prompt and not said:
         return None
-    cached = number_at(usage, "prompt_tokens_details", "cached_tokens")
-    prompt, answer = number_at(usage, "prompt_tokens"), number_at(usage, "completion_tokens")
-    return TokenUsage(prompt, answer, cached)
+    details = value_at(usage, "prompt_tokens_details") or value_at(usage, "input_tokens_details")
+    return TokenUsage(prompt, said, min(prompt, number_at(details, "cached_tokens")))
 
 
 class EmbeddingsDialect(ChatDialect):
@@ -77,17 +86,13 @@ class ResponsesDialect:
 
     def whole(self, answer: Any) -> Heard:
         """Read a response."""
-        usage = value_at(answer, "usage")
+        usage = _token_usage(value_at(answer, "usage"))
         texts = [
             text_at(part, "text")
             for item in value_at(answer, "output") or ()
             for part in _parts(item)
         ]
-        if usage is None:
-            return Heard("".join(texts))
-        cached = number_at(usage, "input_tokens_details", "cached_tokens")
-        prompt, said = number_at(usage, "input_tokens"), number_at(usage, "output_tokens")
-        return Heard("".join(texts), TokenUsage(prompt, said, cached), is_final=True)
+        return Heard("".join(texts), usage, is_final=usage is not None)
 
     def event(self, event: Any, arguments: Mapping[str, Any]) -> Heard:
         """Read one event. Those that end in `.delta` hold text, the last ones the response."""

@@ -83,7 +83,9 @@ class CallMeter:
         response = getattr(error, "response", None)
         status = getattr(response, "status_code", None)
         if isinstance(status, int):
-            self.note_response(status, getattr(response, "headers", {}))
+            # LiteLLM makes a response of its own for its errors, without the provider's headers.
+            told = getattr(error, "litellm_response_headers", None)
+            self.note_response(status, told or getattr(response, "headers", {}))
         # An answer that the SDK could not use was made, and is paid for.
         if (completion := getattr(error, "completion", None)) is not None:
             self.hear_answer(completion)

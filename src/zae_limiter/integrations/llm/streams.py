@@ -40,7 +40,7 @@ class MeteredStream:
     async def close(self) -> None:
         """Close the SDK's stream, and settle for what was streamed."""
         try:
-            await _closing(self._stream)()
+            await _close(self._stream)
         finally:
             await self._settle()
 
@@ -92,7 +92,7 @@ class SyncMeteredStream:
     def close(self) -> None:
         """Close the SDK's stream, and settle for what was streamed."""
         try:
-            _closing(self._stream)()
+            _close_blocking(self._stream)
         finally:
             self._settle()
 
@@ -113,9 +113,17 @@ class SyncMeteredStream:
             settle_call_blocking(self._lease, self._meter.amounts())
 
 
-def _closing(stream: Any) -> Any:
-    """Return the method that closes a stream: SDKs name it differently."""
-    for name in ("close", "aclose"):
-        if (method := getattr(stream, name, None)) is not None:
-            return method
-    raise TypeError(f"{type(stream).__name__} cannot be closed")
+async def _close(stream: Any) -> None:
+    """Close a stream of asyncio. SDKs name the method differently, and some streams have none."""
+    close = getattr(stream, "close", None) or getattr(stream, "aclose", None)
+    if close is not None:
+        await close()
+
+
+def _close_blocking(stream: Any) -> None:
+    """Close a stream, or the stream inside one of LiteLLM, which has no such method."""
+    for owner in (stream, getattr(stream, "completion_stream", None)):
+        close = getattr(owner, "close", None)
+        if close is not None:
+            close()
+            return
