@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -88,3 +91,31 @@ def test_no_more_buckets_are_read_than_allowed(used: Zael) -> None:
                 pass
     found = findings(used, "--buckets", "10", code=0)
     assert "there are more: raise --buckets" in found["buckets"]["message"]
+
+
+def test_a_file_that_is_cut_short_is_told_to_be_restored(used: Zael) -> None:
+    used.path.write_bytes(used.path.read_bytes()[:3000])
+    found = findings(used, code=1)["store"]
+    assert "cut short" in found["message"]
+    assert "backup" in found["fix"]
+
+
+def test_a_file_that_may_not_be_read_is_told_with_the_room_on_its_disk(used: Zael) -> None:
+    used.path.chmod(0)
+    arguments = [*without_privileges(), sys.executable, "-m", "zae_limiter.cli", "doctor"]
+    done = subprocess.run(
+        [*arguments, "--json", "--url", used.url], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 1, done.stderr
+    found = {each["check"]: each for each in json.loads(done.stdout)["findings"]}
+    assert "cannot be opened" in found["store"]["message"]
+    assert "permissions" in found["store"]["fix"]
+    assert "free on its disk" in found["file"]["message"]
+
+
+def without_privileges() -> list[str]:
+    """Return the beginning of a command that runs the rest of it bound by permissions of files,
+    which root is not."""
+    if os.geteuid() != 0:
+        return []
+    return ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"]

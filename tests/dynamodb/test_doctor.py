@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.support.dynamodb import replace_record
+from tests.support.servers.chaos import ChaosProxy, Pass, Request, service_error
 from tests.support.servers.tables import OwnTable
 from zae_limiter import Limit, SyncRateLimiter, SyncRepository
 from zae_limiter.backends.dynamodb.store import DynamoStore
@@ -93,3 +94,89 @@ def test_a_table_that_does_not_exist_is_a_problem_with_a_remedy(table: OwnTable)
     found = findings(table.url.replace(table.name, "no-such-table"), code=1)
     assert "there is no such table" in found["store"]["message"]
     assert "zae-limiter deploy" in found["store"]["fix"]
+
+
+def set_attribute(table: OwnTable, sort_key: str, name: str, value: dict[str, str]) -> None:
+    table.call(
+        "UpdateItem",
+        Key={"PK": {"S": "_/SYSTEM#"}, "SK": {"S": sort_key}},
+        UpdateExpression="SET #name = :value",
+        ExpressionAttributeNames={"#name": name},
+        ExpressionAttributeValues={":value": value},
+    )
+
+
+@pytest.mark.parametrize("view", [None, "KEYS_ONLY"])
+def test_a_stream_that_is_off_is_told_beside_the_readers_that_miss_it(
+    used: OwnTable, view: str | None
+) -> None:
+    done = CliRunner().invoke(cli, ["aggregate", "--once", "--url", used.url])
+    assert done.exit_code == 0, done.output
+    used.call("UpdateTable", StreamSpecification={"StreamEnabled": False})
+    if view is not None:
+        stream = {"StreamEnabled": True, "StreamViewType": view}
+        used.call("UpdateTable", StreamSpecification=stream)
+    found = findings(used.url, code=1)
+    assert found["stream"]["state"] == "warning"
+    reader = found["aggregate hourly+daily+monthly"]
+    assert reader["state"] == "problem"
+    assert "needs a stream" in reader["message"]
+    assert found["buckets"]["state"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("sort_key", "name", "value", "check"),
+    [
+        ("#VERSION", "schema_version", {"S": "nonsense"}, "versions"),
+        ("#NAMESPACE#default", "namespace_id", {"N": "8"}, "namespace"),
+    ],
+)
+def test_a_damaged_record_of_the_table_itself_is_told_beside_the_other_checks(
+    used: OwnTable, sort_key: str, name: str, value: dict[str, str], check: str
+) -> None:
+    set_attribute(used, sort_key, name, value)
+    found = findings(used.url, code=1)
+    assert found[check]["state"] == "problem"
+    assert "Cannot read" in found[check]["message"]
+    assert found[check]["fix"]
+    assert found["table"]["state"] == "ok"
+
+
+def test_an_older_schema_is_told_with_its_remedy(used: OwnTable) -> None:
+    set_attribute(used, "#VERSION", "schema_version", {"S": "0.8.0"})
+    found = findings(used.url, code=1)
+    assert "zae-limiter migrate" in found["versions"]["fix"]
+
+
+@pytest.mark.parametrize(
+    ("operation", "check", "state"),
+    [
+        ("DescribeTable", "table", "unknown"),
+        ("Query", "records", "unknown"),
+        ("Query", "readers", "unknown"),
+        ("GetItem", "store", "problem"),
+    ],
+)
+def test_a_call_that_is_not_allowed_is_told_with_its_remedy(
+    used: OwnTable, operation: str, check: str, state: str
+) -> None:
+    def refuse(request: Request) -> Any:
+        denied = service_error(400, "AccessDeniedException", f"may not {request.operation}")
+        return denied if request.operation == operation else Pass()
+
+    with ChaosProxy(used.server.url) as proxy:
+        proxy.use_for(refuse)
+        place = f"dynamodb://{used.server.region}/{used.name}?endpoint_url={proxy.url}"
+        found = findings(place, code=1 if state == "problem" else 0)
+    assert found[check]["state"] == state
+    assert "credentials do not allow this call" in found[check]["message"]
+    assert any(word in found[check]["fix"] for word in ("permissions", "role", "credentials"))
+
+
+def test_an_endpoint_that_does_not_answer_is_told_without_talk_of_deploying(
+    used: OwnTable,
+) -> None:
+    place = f"dynamodb://{used.server.region}/{used.name}?endpoint_url=http://127.0.0.1:9"
+    found = findings(place, code=1)
+    assert "Connection refused" in found["store"]["message"]
+    assert "answers from here" in found["store"]["fix"]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator
 
 import click
 
 from ...backends.dynamodb.url import DynamoUrl
 from ...backends.store_url import OpenRequest, StoreUrl
 from ...backends.urls import parse_url
-from ...core.exceptions import NamespaceNotFoundError, StorageUnavailable, ZAELimiterError
+from ...core.exceptions import NamespaceNotFoundError, ZAELimiterError
 from ...flows.admin import namespaces
 from ...flows.scope import Scope
 from ...ports.repository_protocol import RepositoryProtocol
@@ -18,9 +17,12 @@ from ...runtime.blocking import BlockingIo, run
 from ..options import examples, json_option, store_options
 from ..output import print_json, print_lines
 from ..target import Target
-from .finding import Finding
+from .finding import Finding, guarded
+from .unopened import unopened
 
 _MAX_BUCKETS = 10_000
+_RESTORE = "Look at this record, and restore it from a backup."
+_ALLOW = "Check that the store answers, and the permissions of these credentials."
 
 
 @click.command(epilog=examples("doctor", "doctor --json"))
@@ -62,71 +64,58 @@ async def _examine(url: StoreUrl, namespace: str, at_most: int) -> list[Finding]
     try:
         store = await url.open(io, OpenRequest(create=False))
     except ZAELimiterError as error:
-        fix = "Check --url or --name; `zae-limiter deploy` makes a stack on AWS."
-        return [*found, Finding("store", "problem", str(error), fix)]
+        await io.close()
+        return [*found, *unopened(url, error)]
     try:
-        found += [finding async for finding in _of_store(url, store)]
-        found += [finding async for finding in _of_namespace(store, io, namespace, at_most)]
+        found += await _of_store(url, store)
+        found += await _of_namespace(store, io, namespace, at_most)
     finally:
         await store.close()
         await io.close()
     return found
 
 
-async def _of_store(url: StoreUrl, store: RepositoryProtocol) -> AsyncIterator[Finding]:
+async def _of_store(url: StoreUrl, store: RepositoryProtocol) -> list[Finding]:
     from .store_checks import check_file, check_versions
 
-    yield check_versions(store)
+    found = await guarded("versions", _RESTORE, check_versions(store))
     if isinstance(url, DynamoUrl):
-        async for finding in _of_table(url, store):
-            yield finding
-        return
+        return found + await _of_table(url, store)
     from ...backends.sqlite.store import SqliteStore
     from ...backends.sqlite.url import SqliteUrl
 
     if isinstance(store, SqliteStore) and isinstance(url, SqliteUrl):
-        yield await check_file(store, url.path)
+        found += await guarded("file", _RESTORE, check_file(store, url.path))
+    return found
 
 
-async def _of_table(url: DynamoUrl, store: RepositoryProtocol) -> AsyncIterator[Finding]:
+async def _of_table(url: DynamoUrl, store: RepositoryProtocol) -> list[Finding]:
     from ...backends.dynamodb.store import DynamoStore
-    from .reader_checks import check_readers
-    from .table_checks import check_skew, check_stream, check_table
+    from .table_checks import check_skew, check_table
 
     assert isinstance(store, DynamoStore)
-    yield check_skew(store)
-    try:
-        finding, described = await check_table(store)
-        yield finding
-        if described is not None:
-            yield check_stream(described)
-            for each in await check_readers(store, url, described):
-                yield each
-    except StorageUnavailable as error:
-        fix = "A role that may acquire need not be allowed to describe the table."
-        yield Finding("table", "unknown", str(error), fix)
+    fix = "A role that may acquire need not be allowed to describe the table."
+    return [check_skew(store), *await guarded("table", fix, check_table(store, url))]
 
 
 async def _of_namespace(
     store: RepositoryProtocol, io: BlockingIo, name: str, at_most: int
-) -> AsyncIterator[Finding]:
+) -> list[Finding]:
     from .store_checks import check_buckets, check_records
 
     try:
         record = await namespaces.find(store, name)
     except NamespaceNotFoundError as error:
         fix = f"`zae-limiter namespace register {name}` makes it."
-        yield Finding("namespace", "problem", str(error), fix)
-        return
-    yield Finding("namespace", "ok", f"{record.name} ({record.namespace_id})")
+        return [Finding("namespace", "problem", str(error), fix)]
+    except ZAELimiterError as error:
+        return [Finding("namespace", "problem", str(error), _RESTORE)]
     scope = Scope(store, io, record.namespace_id)
-    try:
-        yield await check_records(scope, at_most)
-        for finding in await check_buckets(scope, at_most):
-            yield finding
-    except StorageUnavailable as error:
-        fix = "Check that the store answers, and the permissions of these credentials."
-        yield Finding("buckets", "problem", str(error), fix)
+    return [
+        Finding("namespace", "ok", f"{record.name} ({record.namespace_id})"),
+        *await guarded("records", _ALLOW, check_records(scope, at_most)),
+        *await guarded("buckets", _ALLOW, check_buckets(scope, at_most)),
+    ]
 
 
 def _print(found: list[Finding]) -> None:

@@ -8,12 +8,11 @@ from typing import Any
 
 from ...backends.dynamodb.checkpoints import DynamoCheckpoints, works_with_checkpoints
 from ...backends.dynamodb.store import DynamoStore
-from ...backends.dynamodb.streams import DynamoStream, open_stream
+from ...backends.dynamodb.streams import BOTH_IMAGES, DynamoStream, open_stream
 from ...backends.dynamodb.url import DynamoUrl
-from ...core.exceptions import ZAELimiterError
 from ...infra.aws import Aws
 from ...ports.stream import Checkpoint, IteratorExpired
-from .finding import Finding
+from .finding import Finding, guarded
 
 _FAR_BEHIND_S = 300
 _NEARLY_LOST_S = 12 * 3600
@@ -27,8 +26,12 @@ async def check_readers(
 ) -> list[Finding]:
     """Look who counts usage, and how far behind they are."""
     arn = described.get("LatestStreamArn")
-    works = await works_with_checkpoints(store.table)
-    findings = [await _check_process(store, url, work) for work in works]
+    findings: list[Finding] = []
+    for work in await works_with_checkpoints(store.table):
+        fix = (
+            f"Switch on a stream of the view type {BOTH_IMAGES}, and let these credentials read it."
+        )
+        findings += await guarded(f"aggregate {work}", fix, _check_process(store, url, work))
     record = store.opened_version
     if record is not None and record.lambda_version is not None and arn is not None:
         findings.append(check_lambda(Aws(url.region, url.endpoint_url), arn))
@@ -44,7 +47,7 @@ async def check_readers(
     ]
 
 
-async def _check_process(store: DynamoStore, url: DynamoUrl, work: str) -> Finding:
+async def _check_process(store: DynamoStore, url: DynamoUrl, work: str) -> list[Finding]:
     checkpoints = await DynamoCheckpoints(store.table, work).read_all()
     now_ms = store.table.io.now_ms()
     alive = sorted({c.owner for c in checkpoints.values() if c.lease_ends_ms > now_ms})
@@ -54,16 +57,14 @@ async def _check_process(store: DynamoStore, url: DynamoUrl, work: str) -> Findi
     )
     try:
         waits_s = await _longest_wait_s(stream, checkpoints, now_ms)
-    except ZAELimiterError as error:
-        return Finding(name, "unknown", str(error))
     finally:
         await stream.close()
     waiting = f"records wait for {waits_s:,.0f} s" if waits_s else "no record waits"
     told = f"{len(alive)} process(es) at work, {waiting}"
     if waits_s > _FAR_BEHIND_S or (waits_s and not alive):
         fix = "Start `zae-limiter aggregate`, or more of them: a stream keeps records for a day."
-        return Finding(name, "problem" if waits_s > _NEARLY_LOST_S else "warning", told, fix)
-    return Finding(name, "ok", told)
+        return [Finding(name, "problem" if waits_s > _NEARLY_LOST_S else "warning", told, fix)]
+    return [Finding(name, "ok", told)]
 
 
 async def _longest_wait_s(

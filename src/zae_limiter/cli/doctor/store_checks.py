@@ -24,14 +24,14 @@ _SHOWN = 5
 _READ_AT_ONCE = 50
 
 
-def check_versions(store: RepositoryProtocol) -> Finding:
+async def check_versions(store: RepositoryProtocol) -> list[Finding]:
     """Compare this client with what is deployed."""
     found = judge_versions(store)
     state: State = "ok" if not found.advice else "warning" if found.is_usable else "problem"
-    return Finding("versions", state, found.status.lower(), found.advice)
+    return [Finding("versions", state, found.status.lower(), found.advice)]
 
 
-async def check_file(store: SqliteStore, path: str) -> Finding:
+async def check_file(store: SqliteStore, path: str) -> list[Finding]:
     """Let SQLite check its file, and look at the room on its disk."""
     try:
         wrong = await store.check_file()
@@ -39,14 +39,15 @@ async def check_file(store: SqliteStore, path: str) -> Finding:
         wrong = [str(error)]
     if wrong:
         fix = "Stop all clients, and restore the file from a backup."
-        return Finding("file", "problem", "; ".join(wrong), fix)
-    return _judged_room(Path(path))
+        return [Finding("file", "problem", "; ".join(wrong), fix)]
+    return [check_room(Path(path), ", sound")]
 
 
-def _judged_room(file: Path) -> Finding:
+def check_room(file: Path, known: str = "") -> Finding:
+    """Look at the room on the disk of a file. `known` is what is known of the file already."""
     free_bytes = shutil.disk_usage(file.resolve().parent).free
     size_mb = file.stat().st_size / 1024 / 1024
-    told = f"{size_mb:,.1f} MB, sound, {free_bytes / 1024**3:,.1f} GB free on its disk"
+    told = f"{size_mb:,.1f} MB{known}, {free_bytes / 1024**3:,.1f} GB free on its disk"
     if free_bytes < _LITTLE_BYTES:
         return Finding("file", "warning", told, "Make room: a full disk refuses every acquire.")
     return Finding("file", "ok", told)
@@ -65,7 +66,7 @@ def _damage() -> Iterator[list[str]]:
         found += [str(each.message) for each in seen]
 
 
-async def check_records(scope: Scope, at_most: int) -> Finding:
+async def check_records(scope: Scope, at_most: int) -> list[Finding]:
     """Read the entities and the stored limits, up to a number of each."""
     entities = 0
     cursor: str | None = None
@@ -81,7 +82,7 @@ async def check_records(scope: Scope, at_most: int) -> Finding:
     for start in range(0, len(slots), _READ_AT_ONCE):
         damaged += await _damaged_configs(scope, slots[start : start + _READ_AT_ONCE])
     told = f"{entities:,} entities, {len(slots) - 1:,} records of limits"
-    return _judged("records", told, damaged)
+    return [_judged("records", told, damaged)]
 
 
 async def _resource_slots(scope: Scope) -> list[ConfigSlot]:

@@ -11,7 +11,8 @@ from ...backends.dynamodb.streams import BOTH_IMAGES
 from ...backends.dynamodb.url import DynamoUrl
 from ...backends.dynamodb.wire.credentials import Access
 from ...core.exceptions import ZAELimiterError
-from .finding import Finding
+from .finding import Finding, guarded
+from .reader_checks import check_readers
 
 _TOLERANCE_S = 2.0
 
@@ -22,7 +23,7 @@ def check_credentials(url: DynamoUrl) -> Finding:
     try:
         grant = access.obtain()
     except ZAELimiterError as error:
-        fix = "`aws sts get-caller-identity` shows whether there are any, and whose they are."
+        fix = "`aws configure list` shows which profile, credentials and region are set, and where."
         return Finding("credentials", "problem", str(error), fix)
     method = getattr(access.session().get_credentials(), "method", "unknown")
     key = f"...{grant.credentials.access_key[-4:]}"
@@ -30,11 +31,19 @@ def check_credentials(url: DynamoUrl) -> Finding:
     return Finding("credentials", "ok", told)
 
 
-async def check_table(store: DynamoStore) -> tuple[Finding, dict[str, Any] | None]:
-    """Compare the table with the one that a client would create. Return its description, too."""
+async def check_table(store: DynamoStore, url: DynamoUrl) -> list[Finding]:
+    """Compare the table with the one that a client would create; look at its stream and at who
+    reads it."""
     described = await describe_dynamo_table(store.table)
     if described is None:
-        return Finding("table", "problem", "it is gone", "Run `zae-limiter deploy`."), None
+        return [Finding("table", "problem", "it is gone", "Run `zae-limiter deploy`.")]
+    fix = "Let these credentials read the table's own records."
+    readers = await guarded("readers", fix, check_readers(store, url, described))
+    return [judge_table(described), check_stream(described), *readers]
+
+
+def judge_table(described: dict[str, Any]) -> Finding:
+    """Return whether a table has the indexes that a client needs, and is ready."""
     indexes = {i["IndexName"]: i for i in described.get("GlobalSecondaryIndexes", ())}
     wanted = [i["IndexName"] for i in get_table_definition("")["GlobalSecondaryIndexes"]]
     missing = [name for name in wanted if name not in indexes]
@@ -43,11 +52,11 @@ async def check_table(store: DynamoStore) -> tuple[Finding, dict[str, Any] | Non
     told = f"{status}, {len(indexes)} indexes, about {described.get('ItemCount', 0):,} items"
     if missing:
         fix = "Run `zae-limiter migrate`, which adds them."
-        return Finding("table", "problem", f"{told}; {', '.join(missing)} missing", fix), described
+        return Finding("table", "problem", f"{told}; {', '.join(missing)} missing", fix)
     if status not in ("ACTIVE", "UPDATING") or busy:
         fix = "Wait until AWS has finished with it."
-        return Finding("table", "warning", f"{told}; {', '.join(busy)} not ready", fix), described
-    return Finding("table", "ok", told), described
+        return Finding("table", "warning", f"{told}; {', '.join(busy)} not ready", fix)
+    return Finding("table", "ok", told)
 
 
 def check_stream(described: dict[str, Any]) -> Finding:
