@@ -148,6 +148,7 @@ def test_methods_that_do_io_are_coroutines() -> None:
         "get_stats",
         "listen",
         "on_scope",
+        "token",
     }
     for owner in (Repository, RateLimiter, Lease):
         for name, method in methods(owner):

@@ -8,7 +8,8 @@ from random import Random
 
 from zae_limiter import Limit, RateLimiterUnavailable, RateLimitExceeded
 from zae_limiter.backends.memory import MemoryStore
-from zae_limiter.flows.acquire.lease import LeaseTerms, end_lease, open_lease
+from zae_limiter.flows.acquire.lease import end_lease, open_lease
+from zae_limiter.flows.acquire.lease_record import LeaseTerms
 from zae_limiter.flows.acquire.refusal_cache import RefusalCache
 from zae_limiter.flows.acquire.request import make_request
 from zae_limiter.flows.admin import limits as stored_limits

@@ -12,10 +12,12 @@ from .core.exceptions import LeaseExpiredError, ValidationError
 from .core.ledger import Entry
 from .core.models import LimitStatus
 from .flows.acquire import lease as flows
-from .flows.acquire.lease import LeaseRecord, LeaseState, LeaseTerms
+from .flows.acquire import lease_record as told
+from .flows.acquire.lease_record import LeaseRecord, LeaseState, LeaseTerms
 from .flows.acquire.listening import tell_listeners
 from .flows.acquire.request import Request
 from .flows.scope import Scope
+from .limiter_base import LimiterBase, resuming
 from .runtime.asyncio_driver import drive
 from .runtime.blocking import run
 
@@ -38,6 +40,26 @@ class _LeaseBase:
         return f"<{type(self).__name__} of {self.consumed}>"
 
     @property
+    def id(self) -> str:
+        """A name that no other lease has, but for repeats of an idempotency key: they have the id
+        of the first lease."""
+        return told.lease_id(self._record)
+
+    @property
+    def is_repeat(self) -> bool:
+        """True when the idempotency key had been charged for before, so that nothing was charged
+        now."""
+        held = self._record.held
+        return held is not None and held.is_repeat
+
+    def token(self) -> str:
+        """Return the lease as text, for `from_token` in another process of the same namespace. A
+        lease with a token need not be ended here. Needs `lease_ttl` or `idempotency_key`."""
+        text = told.token(self._record)
+        self.is_reserved = False
+        return text
+
+    @property
     def entries(self) -> list[Entry]:
         """The buckets that were charged, the entity's own first."""
         return self._record.ledger.entries
@@ -51,13 +73,13 @@ class _LeaseBase:
     def remaining(self) -> dict[str, int]:
         """The balance of each limit as of the last write that this process saw, the least of all
         levels. No call is made."""
-        return flows.remaining(self._record)
+        return told.remaining(self._record)
 
     @property
     def statuses(self) -> list[LimitStatus]:
         """The status of each limit of each level, the entity's own first, as of the last write
         that this process saw. No call is made."""
-        return flows.standing(self._record)
+        return told.standing(self._record)
 
     @property
     def degraded(self) -> bool:
@@ -67,6 +89,14 @@ class _LeaseBase:
 
 class Lease(_LeaseBase):
     """A lease is a charge, corrected when its block ends and refunded if the block fails."""
+
+    @classmethod
+    async def from_token(cls, limiter: LimiterBase, token: str) -> Self:
+        """Return the lease whose token this is, to be ended here. Of all processes that try, one
+        ends it; the others get `LeaseExpiredError`."""
+        lease = cls(await drive(resuming(limiter, token, cls)))
+        lease.is_reserved = True
+        return lease
 
     async def consume(self, /, **amounts: int) -> None:
         """Charge more now, at every level, or raise `RateLimitExceeded` and charge nothing."""
@@ -106,6 +136,14 @@ class Lease(_LeaseBase):
 
 class SyncLease(_LeaseBase):
     """A blocking lease is a `Lease` without await."""
+
+    @classmethod
+    def from_token(cls, limiter: LimiterBase, token: str) -> Self:
+        """Return the lease whose token this is, to be ended here. Of all processes that try, one
+        ends it; the others get `LeaseExpiredError`."""
+        lease = cls(run(resuming(limiter, token, cls)))
+        lease.is_reserved = True
+        return lease
 
     def consume(self, /, **amounts: int) -> None:
         """Charge more now, at every level, or raise `RateLimitExceeded` and charge nothing."""

@@ -33,6 +33,8 @@ class RateLimiter(Records, LimiterBase):
         await lease.adjust(tpm=actual - 500)
     """
 
+    _lease_type = Lease
+
     def __init__(
         self,
         repository: Repository | None = None,
@@ -89,6 +91,9 @@ class RateLimiter(Records, LimiterBase):
         *,
         timeout: float | None = None,
         on_error: OnError = "refund",
+        idempotency_key: str | None = None,
+        idempotency_ttl: float | None = None,
+        lease_ttl: float | None = None,
     ) -> Acquisition:
         """Charge the amounts in `consume` to the entity's bucket and, where it cascades, to the
         buckets of its ancestors: all of them or, with `RateLimitExceeded`, none.
@@ -98,6 +103,11 @@ class RateLimiter(Records, LimiterBase):
         With `on_error="keep"` a block that raises keeps its charge, corrections included.
         With `timeout` the call waits for tokens, first come first served; a request that cannot fit
         in time is refused at once.
+
+        With `idempotency_key` a charge is made once for the key, across processes and restarts, for
+        `idempotency_ttl` seconds (a day by default); `lease.is_repeat` tells that it had been made
+        before. With `lease_ttl` the lease can be ended by another process, through `lease.token()`,
+        for so many seconds. Both keep a record in the store.
         """
         return self._acquisition(
             Acquisition,
@@ -109,6 +119,9 @@ class RateLimiter(Records, LimiterBase):
             on_unavailable,
             timeout,
             on_error,
+            idempotency_key,
+            idempotency_ttl,
+            lease_ttl,
         )
 
     async def reserve(
@@ -121,9 +134,13 @@ class RateLimiter(Records, LimiterBase):
         *,
         timeout: float | None = None,
         on_error: OnError = "refund",
+        idempotency_key: str | None = None,
+        idempotency_ttl: float | None = None,
+        lease_ttl: float | None = None,
     ) -> Lease:
         """Charge as `acquire` does, and return a lease that lives until its holder ends it with
-        `commit` or `release`. One that is never ended stays charged."""
+        `commit` or `release`, here or, with `lease_ttl`, in another process that is given
+        `lease.token()`. One that is never ended stays charged."""
         acquisition = self._acquisition(
             Acquisition,
             entity_id,
@@ -134,6 +151,9 @@ class RateLimiter(Records, LimiterBase):
             on_unavailable,
             timeout,
             on_error,
+            idempotency_key,
+            idempotency_ttl,
+            lease_ttl,
         )
         return await acquisition.reserve()
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from .core.exceptions import InvalidModeError, ValidationError
 from .core.limit import Limit, LimitSet, validate_limits
 from .core.models import OnUnavailable
-from .flows.acquire.lease import LeaseTerms, check_timeout
+from .core.receipts import receipt_terms
+from .flows.acquire.lease import resume_lease
+from .flows.acquire.lease_record import LeaseRecord, LeaseTerms, check_timeout
 from .flows.acquire.request import Request, make_request
 from .flows.scope import Scope
 from .repository_base import RepositoryBase
@@ -48,6 +50,8 @@ def check_repository(repository: object, wanted: type[RepositoryBase]) -> None:
 class LimiterBase:
     """A limiter has a scope, and defaults of its own: the last level at which limits are looked
     for."""
+
+    _lease_type: ClassVar[type[object]]
 
     def __init__(
         self,
@@ -89,8 +93,14 @@ class LimiterBase:
         on_unavailable: OnUnavailable | None,
         timeout: float | None,
         on_error: OnError,
+        idempotency_key: str | None,
+        idempotency_ttl: float | None,
+        lease_ttl: float | None,
     ) -> A:
         request = self._request(entity_id, resource, consume, limits, use_stored_limits)
+        if idempotency_key is not None or lease_ttl is not None or idempotency_ttl is not None:
+            kept = receipt_terms(idempotency_key, idempotency_ttl, lease_ttl)
+            request = request._replace(receipt=kept)
         terms = self._usual_terms
         if on_unavailable is not None or timeout is not None or on_error != "refund":
             mode, keeps = check_mode(on_unavailable), _keeps(on_error)
@@ -112,3 +122,17 @@ class LimiterBase:
         return make_request(
             entity_id, resource, consume, limits, self._default, field, self._speculative
         )
+
+
+def resuming(
+    limiter: LimiterBase, token: str, lease_type: type[object]
+) -> Coroutine[Any, Any, LeaseRecord]:
+    """Find the lease of a token, as one of the class that belongs to the limiter."""
+    if not isinstance(limiter, LimiterBase):
+        reason = f"must be a limiter, not a {type(limiter).__name__}"
+        raise ValidationError("limiter", limiter, reason)
+    if not issubclass(lease_type, limiter._lease_type):
+        name = limiter._lease_type.__name__
+        reason = f"has leases of another class: write `{name}.from_token(limiter, token)`"
+        raise ValidationError("limiter", limiter, reason)
+    return resume_lease(limiter.scope, token, limiter._usual_terms, limiter._default)

@@ -26,6 +26,8 @@ from .unopened import StackOfLimiter, repository_options, warn_unnamed
 class SyncRateLimiter(SyncRecords, LimiterBase):
     """A blocking rate limiter is a `RateLimiter` without await. Threads may share it."""
 
+    _lease_type = SyncLease
+
     def __init__(
         self,
         repository: SyncRepository | None = None,
@@ -82,6 +84,9 @@ class SyncRateLimiter(SyncRecords, LimiterBase):
         *,
         timeout: float | None = None,
         on_error: OnError = "refund",
+        idempotency_key: str | None = None,
+        idempotency_ttl: float | None = None,
+        lease_ttl: float | None = None,
     ) -> SyncAcquisition:
         """Charge the amounts in `consume` to the entity's bucket and, where it cascades, to the
         buckets of its ancestors: all of them or, with `RateLimitExceeded`, none.
@@ -91,6 +96,11 @@ class SyncRateLimiter(SyncRecords, LimiterBase):
         With `on_error="keep"` a block that raises keeps its charge, corrections included.
         With `timeout` the call waits for tokens, first come first served; a request that cannot fit
         in time is refused at once.
+
+        With `idempotency_key` a charge is made once for the key, across processes and restarts, for
+        `idempotency_ttl` seconds (a day by default); `lease.is_repeat` tells that it had been made
+        before. With `lease_ttl` the lease can be ended by another process, through `lease.token()`,
+        for so many seconds. Both keep a record in the store.
         """
         return self._acquisition(
             SyncAcquisition,
@@ -102,6 +112,9 @@ class SyncRateLimiter(SyncRecords, LimiterBase):
             on_unavailable,
             timeout,
             on_error,
+            idempotency_key,
+            idempotency_ttl,
+            lease_ttl,
         )
 
     def reserve(
@@ -114,9 +127,13 @@ class SyncRateLimiter(SyncRecords, LimiterBase):
         *,
         timeout: float | None = None,
         on_error: OnError = "refund",
+        idempotency_key: str | None = None,
+        idempotency_ttl: float | None = None,
+        lease_ttl: float | None = None,
     ) -> SyncLease:
         """Charge as `acquire` does, and return a lease that lives until its holder ends it with
-        `commit` or `release`. One that is never ended stays charged."""
+        `commit` or `release`, here or, with `lease_ttl`, in another process that is given
+        `lease.token()`. One that is never ended stays charged."""
         acquisition = self._acquisition(
             SyncAcquisition,
             entity_id,
@@ -127,6 +144,9 @@ class SyncRateLimiter(SyncRecords, LimiterBase):
             on_unavailable,
             timeout,
             on_error,
+            idempotency_key,
+            idempotency_ttl,
+            lease_ttl,
         )
         return acquisition.reserve()
 

@@ -14,6 +14,7 @@ from zae_limiter.core.exceptions import (
     EntityExistsError,
     EntityNotFoundError,
     EntityVersionError,
+    IdempotencyKeyError,
     IncompatibleSchemaError,
     InfrastructureError,
     InfrastructureNotFoundError,
@@ -90,6 +91,10 @@ ERRORS: list[tuple[ZAELimiterError, str]] = [
         " it can never succeed",
     ),
     (LeaseExpiredError(), "Lease is no longer active"),
+    (
+        IdempotencyKeyError("job-1", "consume"),
+        "Idempotency key 'job-1' was used with another consume: use a new key",
+    ),
     (RateLimiterUnavailable("no answer"), "no answer"),
     (
         RateLimiterUnavailable(
@@ -170,6 +175,7 @@ def test_notes_survive_too() -> None:
     [
         (RateLimitExceeded, RateLimitError),
         (LeaseExpiredError, RateLimitError),
+        (IdempotencyKeyError, RateLimitError),
         (RateLimiterUnavailable, InfrastructureError),
         (StorageUnavailable, RateLimiterUnavailable),
         (StoreConfigurationError, RateLimiterUnavailable),

@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
-from tests.infra.test_policies import charge_under_receipt, tool
+from tests.infra.test_policies import tool
 from tests.support.event_patterns import matches
 from tests.support.lambda_events import audit_record, lambda_event
 from tests.support.servers.tables import OwnTable
 from zae_limiter import Limit, SyncRateLimiter, SyncRepository
 from zae_limiter.backends.dynamodb.schema import RECEIPT_PREFIX
 from zae_limiter.backends.dynamodb.stream_records import decode_records
-from zae_limiter.core.bucket import BucketAddress
 from zae_limiter.infra.event_filter import filter_criteria
 from zae_limiter_aggregator.environment import read_environment
 from zae_limiter_aggregator.processor import open_work, process_stream_records
@@ -40,8 +39,8 @@ def records(table: OwnTable, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, 
         for _ in range(3):
             with limiter.acquire("key", "gpt-4", {"rpm": 1}) as lease:
                 lease.adjust(rpm=1)
-        home = BucketAddress(repository.namespace_id, "key", "gpt-4")
-        charge_under_receipt(repository.scope, home)
+        with limiter.acquire("key", "gpt-4", {"rpm": 1}, idempotency_key="job-1") as lease:
+            lease.adjust(rpm=1)
         tool(table.url, "limits", "apply", "-", "--yes", "-N", "tenant", typed=MANIFEST)
         tool(table.url, "aggregate", "--once")
         work = open_work(read_environment({"TABLE_NAME": table.name}))

@@ -8,20 +8,17 @@ from collections.abc import Iterator
 import pytest
 from click.testing import CliRunner
 
-from tests.backends.test_receipt_text import RECEIPT
 from tests.support.iam import IamRequest, allows
 from tests.support.lambda_events import lambda_event
 from tests.support.recorded import TABLE_ARN, RecordedTable, Recording
 from tests.support.servers.chaos import ChaosProxy
 from tests.support.servers.tables import OwnTable
-from zae_limiter import Limit, RateLimitExceeded, SyncRateLimiter, SyncRepository
+from zae_limiter import Limit, RateLimitExceeded, SyncLease, SyncRateLimiter, SyncRepository
 from zae_limiter.backends.dynamodb.schema import pk_stream, pk_system
 from zae_limiter.cli import cli
 from zae_limiter.core.bucket import BucketAddress
 from zae_limiter.core.limit import LimitSet
-from zae_limiter.core.planner import Intent, plan_first
-from zae_limiter.core.receipts import ReceiptKey, ReceiptState, ReceiptSwap, ended
-from zae_limiter.core.writes import Granted
+from zae_limiter.core.planner import Intent
 from zae_limiter.flows.scope import Scope
 from zae_limiter.flows.shards.items import read_all, split_shard
 from zae_limiter.flows.shards.merge import merge_down
@@ -110,7 +107,7 @@ def acquire(url: str, namespace: str = "ours") -> None:
             home = BucketAddress(repository.namespace_id, "new", RESOURCE)
             for address, bucket in run(read_all(repository.scope, home)).items():
                 run(split_shard(repository.scope, address, bucket))
-            charge_under_receipt(repository.scope, home)
+            hand_over(limiter)
             merge_again(repository.scope, home)
 
 
@@ -122,21 +119,19 @@ def merge_again(scope: Scope, home: BucketAddress) -> None:
     assert run(scope.store.buckets.fence(home, scope.io.operation_id()))
 
 
-def charge_under_receipt(scope: Scope, home: BucketAddress) -> None:
-    """Charge and keep a receipt in one transaction, then end the receipt."""
-    intent = Intent(LimitSet.of(LIMITS), {"rpm": 1000}, 1, None, None, False)
-    name = scope.io.operation_id()
-    opened = RECEIPT._replace(key=ReceiptKey(home.namespace_id, name), revision=name)
-    image = run(read_all(scope, home))[home]
-    write = plan_first(intent, image, scope.io.operation_id(), scope.io.now_ms())
-    swap = scope.store.receipts.swap
-    (outcome,) = run(swap(ReceiptSwap(None, opened), [(home, write)]))  # type: ignore[misc]
-    assert isinstance(outcome, Granted)
-    done = ended(opened, "me", ReceiptState.SETTLED, scope.io.operation_id())
-    assert run(swap(ReceiptSwap(opened, done))) == []
-    found = run(scope.store.receipts.read(opened.key))
-    assert found is not None
-    assert found.state is ReceiptState.SETTLED
+def hand_over(limiter: SyncRateLimiter) -> None:
+    """Charge keys, repeat them, hand leases over, and end them in each way."""
+    key = limiter.scope.io.operation_id()
+    for number in range(2):
+        with limiter.acquire("new", RESOURCE, {"rpm": 1}, idempotency_key=key, timeout=1) as lease:
+            assert lease.is_repeat is bool(number)
+    for amount in (3, 0):
+        lease = limiter.reserve("new", RESOURCE, {"rpm": 2}, lease_ttl=60)
+        lease.consume(rpm=1)
+        taken_up = SyncLease.from_token(limiter, lease.token())
+        taken_up.commit(rpm=5) if amount else taken_up.release()
+    with pytest.raises(RateLimitExceeded):
+        limiter.reserve("new", RESOURCE, {"rpm": 100}, idempotency_key=f"{key}-2")
 
 
 def use(limiter: SyncRateLimiter, amount: int) -> None:

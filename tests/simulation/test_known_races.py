@@ -11,7 +11,8 @@ from zae_limiter.core.bucket import Bucket, BucketAddress
 from zae_limiter.core.exceptions import StorageUnavailable
 from zae_limiter.core.limit import MILLI
 from zae_limiter.core.writes import Adjust, Outcome, Write
-from zae_limiter.flows.acquire.lease import LeaseTerms, end_lease, open_lease
+from zae_limiter.flows.acquire.lease import end_lease, open_lease
+from zae_limiter.flows.acquire.lease_record import LeaseTerms
 from zae_limiter.flows.acquire.request import make_request
 from zae_limiter.flows.scope import Scope, Settings
 from zae_limiter.flows.shards.items import split_shard

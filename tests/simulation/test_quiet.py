@@ -15,7 +15,8 @@ from zae_limiter.core.bucket import Bucket, BucketAddress, at, covers, full_buck
 from zae_limiter.core.judge import judge_shards
 from zae_limiter.core.limit import MILLI, Limit, LimitSet
 from zae_limiter.core.shards import MAX_SHARDS
-from zae_limiter.flows.acquire.lease import LeaseTerms, adjust, end_lease, open_lease
+from zae_limiter.flows.acquire.lease import adjust, end_lease, open_lease
+from zae_limiter.flows.acquire.lease_record import LeaseTerms
 from zae_limiter.flows.acquire.refusal_cache import RefusalCache
 from zae_limiter.flows.acquire.request import make_request
 from zae_limiter.flows.admin import capacity, entities

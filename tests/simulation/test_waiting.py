@@ -11,7 +11,8 @@ from zae_limiter import Entity, Limit, RateLimitExceeded
 from zae_limiter.backends.memory import MemoryStore
 from zae_limiter.core.bucket import BucketAddress
 from zae_limiter.core.writes import Outcome, Write
-from zae_limiter.flows.acquire.lease import LeaseTerms, end_lease, open_lease
+from zae_limiter.flows.acquire.lease import end_lease, open_lease
+from zae_limiter.flows.acquire.lease_record import LeaseTerms
 from zae_limiter.flows.acquire.request import make_request
 from zae_limiter.flows.acquire.wait_queue import Place, WaitQueues
 from zae_limiter.flows.admin import entities

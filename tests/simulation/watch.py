@@ -15,7 +15,7 @@ from zae_limiter.core.hierarchy import ConfigSlot
 from zae_limiter.core.idempotency import Landing, landing, operation_name
 from zae_limiter.core.limit import MILLI, LimitSet
 from zae_limiter.core.writes import Adjust, Granted, Outcome, Write
-from zae_limiter.flows.acquire.lease import LeaseRecord
+from zae_limiter.flows.acquire.lease_record import LeaseRecord
 from zae_limiter.ports.repository_protocol import Buckets, ConfigPage, Configs
 from zae_limiter.runtime.simulated import Client
 from zae_limiter.runtime.simulated_scheduler import Scheduler, Task

@@ -15,7 +15,8 @@ from zae_limiter.core import bucket
 from zae_limiter.core.apply import apply
 from zae_limiter.core.rates import Rate
 from zae_limiter.core.shards import MAX_SHARDS
-from zae_limiter.flows.acquire.lease import LeaseTerms, adjust, consume, end_lease, open_lease
+from zae_limiter.flows.acquire.lease import adjust, consume, end_lease, open_lease
+from zae_limiter.flows.acquire.lease_record import LeaseTerms
 from zae_limiter.flows.acquire.refusal_cache import RefusalCache
 from zae_limiter.flows.acquire.request import make_request
 from zae_limiter.flows.admin import entities

@@ -53,19 +53,12 @@ def decode_receipt(key: ReceiptKey, revision: object, text: object) -> Receipt:
         if not isinstance(revision, str) or not isinstance(text, str):
             raise ValueError("revision and content must be text")
         return _decode(key, revision, json.loads(text))
-    except (
-        ArithmeticError,
-        AttributeError,
-        LookupError,
-        TypeError,
-        ValueError,
-        ValidationError,
-    ) as error:
+    except _DAMAGE as error:
         raise StoredDataError(f"receipt {key.name}", str(error)) from error
 
 
 def _decode(key: ReceiptKey, revision: str, content: dict[str, Any]) -> Receipt:
-    return Receipt(
+    receipt = Receipt(
         key,
         revision,
         _text(content["lease"]),
@@ -80,6 +73,9 @@ def _decode(key: ReceiptKey, revision: str, content: dict[str, Any]) -> Receipt:
         ReceiptState(content["state"]),
         _text(content["ender"]),
     )
+    if not receipt.entries and receipt.state is not ReceiptState.RETURNED:
+        raise ValueError("nothing was charged")
+    return receipt
 
 
 def _entry(namespace_id: str, values: list[Any]) -> ReceiptEntry:

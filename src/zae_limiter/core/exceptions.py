@@ -3,7 +3,8 @@
 ZAELimiterError
 ├── RateLimitError
 │   ├── RateLimitExceeded          a limit said no; says which one and how long to wait
-│   └── LeaseExpiredError          the lease was used after its block ended
+│   ├── LeaseExpiredError          the lease was used after its end
+│   └── IdempotencyKeyError        an idempotency key was used for another request before
 ├── InfrastructureError
 │   ├── RateLimiterUnavailable     the store could not answer
 │   │   ├── StoreConfigurationError  it never will: credentials, permissions or table are wrong
@@ -155,10 +156,23 @@ class ManifestConflictError(ZAELimiterError):
 
 
 class LeaseExpiredError(RateLimitError):
-    """The lease was used after its block had ended."""
+    """The lease was used after its end: here, in another process, or by the end of its
+    `lease_ttl`."""
 
-    def __init__(self) -> None:
-        super().__init__("Lease is no longer active")
+    def __init__(self, message: str = "Lease is no longer active") -> None:
+        super().__init__(message)
+
+
+class IdempotencyKeyError(RateLimitError):
+    """An idempotency key was used for another request before. `field`: the parameter that
+    differs. Nothing was charged."""
+
+    def __init__(self, idempotency_key: str, field: str) -> None:
+        self.idempotency_key = idempotency_key
+        self.field = field
+        super().__init__(
+            f"Idempotency key '{idempotency_key}' was used with another {field}: use a new key"
+        )
 
 
 class RateLimiterUnavailable(InfrastructureError):

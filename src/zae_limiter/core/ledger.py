@@ -58,6 +58,10 @@ class Ledger:
         """Remember a signed correction, in whole tokens, to be written when the lease ends."""
         _add(self.pending_milli, {name: delta * MILLI for name, delta in deltas.items()})
 
+    def set_totals(self, actual: Mapping[str, int]) -> None:
+        """Correct the named limits so that the lease holds these whole tokens of each."""
+        self.correct({name: amount - self.held(name) for name, amount in actual.items()})
+
     def held(self, name: str) -> int:
         """Whole tokens of a limit that the entity's own bucket was charged, corrections included:
         the most that the lease may still give back."""

@@ -31,6 +31,10 @@ _MAX_METADATA_NUMBER = 10**37
 _MIN_METADATA_NUMBER = 1e-100
 
 
+# With its prefix, at most the 1024 bytes that a sort key of DynamoDB may have.
+_IDEMPOTENCY_KEY = re.compile(r"[^\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,255}")
+
+
 class _Rule(NamedTuple):
     pattern: re.Pattern[str]
     max_chars: int
@@ -160,6 +164,22 @@ def validate_text(field: str, value: object) -> str:
         raise ValidationError(field, value, f"exceeds maximum length of {_MAX_TEXT_CHARS}")
     if _printable(value) != value:
         raise ValidationError(field, _printable(value), "must be valid UTF-8")
+    return value
+
+
+def is_idempotency_key(value: str) -> bool:
+    """Return whether a text can be an idempotency key."""
+    return _IDEMPOTENCY_KEY.fullmatch(value) is not None
+
+
+def validate_idempotency_key(value: object) -> str:
+    """Check an idempotency key: any text of bounded length without control characters."""
+    field = "idempotency_key"
+    if not isinstance(value, str):
+        raise ValidationError(field, value, f"must be a string, not {type(value).__name__}")
+    if not is_idempotency_key(value):
+        reason = "must have 1 to 255 characters of valid UTF-8, none of them a control character"
+        raise ValidationError(field, _printable(value), reason)
     return value
 
 

@@ -2,6 +2,7 @@
 
     scope      the namespace, store, driver and process state that every flow is given
     acquire/   leases: charging, correcting, refunding, waiting
+    receipts/  charges that other processes can find, repeat and end
     coalesce/  group commit: callers of one process share a write
     shards/    buckets that are split over several items
     config/    which limits are in force, and the cache of that

@@ -10,6 +10,7 @@ from ...core.exceptions import StorageUnavailable
 from ...core.judge import NEVER
 from ...core.ledger import Ledger
 from ...core.limit import LimitSet
+from ...core.receipts import HeldReceipt
 from ...core.validation import WCU
 from ..coalesce.batch import charge_item
 from ..scope import Scope
@@ -32,10 +33,14 @@ _Attempt = Callable[[Scope, Sequence[Progress]], Coroutine[Any, Any, _Outcomes]]
 
 
 class Charged(NamedTuple):
-    """The ledger of all levels, and the limits under which the entity's own bucket was charged."""
+    """The ledger of all levels, and the limits under which the entity's own bucket was charged.
+
+    `held`: the receipt of the charge, if the request asks for one.
+    """
 
     ledger: Ledger
     limits: LimitSet
+    held: HeldReceipt | None = None
 
 
 async def charge(scope: Scope, request: Request, acquires: int = 1) -> Charged:

@@ -2,85 +2,51 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
-from enum import Enum, auto
 
 from ...core.exceptions import (
     LeaseExpiredError,
     RateLimiterUnavailable,
     StorageUnavailable,
-    StoreConfigurationError,
     ValidationError,
 )
+from ...core.lease_token import decode_token
 from ...core.ledger import Ledger
 from ...core.limit import MILLI, LimitSet
-from ...core.log_fields import log_fields
-from ...core.models import LimitStatus, OnUnavailable
 from ...core.rate_limit_exceeded import RateLimitExceeded
+from ...core.receipts import HeldReceipt, ledger_entries
 from ...core.validation import MAX_AMOUNT, validate_amount, validate_consume
 from ...local.fork_safety import new_lock
+from ..receipts.charge import charge_with_receipt, consume_held
+from ..receipts.end import refund_held, return_held, settle_held, take_up
+from ..receipts.repeat import find_repeat
 from ..scope import Scope
-from .acquire import charge
+from .acquire import Charged, charge
 from .charge import require_known
+from .failed_writes import log_failed_write
+from .lease_record import LeaseRecord, LeaseState, LeaseTerms, bear
 from .refusals import AcquireRefused
-from .request import Request
+from .request import Request, plan_charges
 from .settle import pay, refund, settle
 from .wait import charge_in_time
 
-logger = logging.getLogger("zae_limiter")
-MAX_TIMEOUT_SECONDS = 86_400 * 366
 # Without this, a charge that lands while its block ends could miss the refund.
 _ending = new_lock()
-
-
-class LeaseState(Enum):
-    """A lease is used while active, and ends once, in one of two ways."""
-
-    ACTIVE = auto()
-    SETTLED = auto()
-    REFUNDED = auto()
-
-
-@dataclass(frozen=True, slots=True)
-class LeaseTerms:
-    """The conditions of a lease: how long to wait, what to do while the store is down, and whether
-    the charge stands if the block fails."""
-
-    timeout: float | None = None
-    on_unavailable: OnUnavailable | None = None
-    fallback: OnUnavailable | None = None
-    keeps_on_error: bool = False
-
-
-@dataclass(slots=True)
-class LeaseRecord:
-    """Everything a lease knows. `limits` is None when the store was down and let it pass."""
-
-    scope: Scope
-    request: Request
-    terms: LeaseTerms
-    ledger: Ledger
-    limits: LimitSet | None
-    state: LeaseState = LeaseState.ACTIVE
-
-    @property
-    def degraded(self) -> bool:
-        """True when nothing was charged because the store could not answer."""
-        return self.limits is None
+_NOT_ENDED = "The end of a lease failed, the tokens stay charged"
 
 
 async def open_lease(scope: Scope, request: Request, terms: LeaseTerms) -> LeaseRecord:
     """Charge every level of the chain and return the lease on it."""
     charged, counts = None, scope.local.counts
     try:
-        if terms.timeout is None:
+        if request.receipt is not None:
+            charged = await _charge_once(scope, request, terms)
+        elif terms.timeout is None:
             charged = await scope.io.within(charge(scope, request), scope.settings.patience_s)
         else:
             charged = await charge_in_time(scope, request, terms.timeout)
-        record = LeaseRecord(scope, request, terms, charged.ledger, charged.limits)
+        record = LeaseRecord(scope, request, terms, charged.ledger, charged.limits, charged.held)
         counts.admitted += 1
         return record
     except AcquireRefused as refusal:
@@ -93,7 +59,7 @@ async def open_lease(scope: Scope, request: Request, terms: LeaseTerms) -> Lease
     except StorageUnavailable as error:
         record = LeaseRecord(scope, request, terms, Ledger(), None)
         try:
-            _bear(record, error)
+            bear(record, error)
         except RateLimiterUnavailable:
             counts.unavailable += 1
             raise
@@ -102,8 +68,52 @@ async def open_lease(scope: Scope, request: Request, terms: LeaseTerms) -> Lease
     except BaseException:
         # Without this, an interrupt right after the charge would keep it.
         if charged is not None:
-            await pay(scope, refund(scope, charged.ledger))
+            await pay(scope, _undo(scope, charged))
         raise
+
+
+async def _charge_once(scope: Scope, request: Request, terms: LeaseTerms) -> Charged:
+    """Charge with a receipt, unless the key has been charged for. A repeat is served however short
+    the buckets are, and does not wait for tokens."""
+    patience_s = scope.settings.patience_s
+    try:
+        if terms.timeout is None:
+            return await scope.io.within(_charge_kept(scope, request), patience_s)
+        repeat = await scope.io.within(find_repeat(scope, request), patience_s)
+        return repeat or await charge_in_time(scope, request, terms.timeout)
+    except (AcquireRefused, RateLimitExceeded):
+        # Had another process charged the same key meanwhile, that would be why it is short.
+        repeat = await scope.io.within(find_repeat(scope, request), patience_s)
+        if repeat is None:
+            raise
+        return repeat
+
+
+async def _charge_kept(scope: Scope, request: Request) -> Charged:
+    return await charge_with_receipt(scope, request, await plan_charges(scope, request))
+
+
+async def _undo(scope: Scope, charged: Charged) -> None:
+    if charged.held is None:
+        await refund(scope, charged.ledger)
+        return
+    with suppress(LeaseExpiredError):
+        await refund_held(scope, charged.held)
+
+
+async def resume_lease(
+    scope: Scope, token: str, terms: LeaseTerms, default: LimitSet | None
+) -> LeaseRecord:
+    """Find the lease of a token. Raises `LeaseExpiredError` if it can no longer be ended."""
+    key, holder = decode_token(token)
+    if key.namespace_id != scope.namespace_id:
+        raise ValidationError("token", "", "is for a lease of another namespace")
+    receipt = await scope.in_time(scope.store.receipts.read(key))
+    held = take_up(receipt, holder, scope.io.operation_id(), scope.io.now_ms())
+    receipt = held.receipt
+    request = Request(receipt.entity_id, receipt.resource, receipt.wanted_milli, default=default)
+    ledger = Ledger(ledger_entries(receipt))
+    return LeaseRecord(scope, request, terms, ledger, receipt.limits, held)
 
 
 async def consume(record: LeaseRecord, amounts: Mapping[str, int]) -> None:
@@ -114,6 +124,9 @@ async def consume(record: LeaseRecord, amounts: Mapping[str, int]) -> None:
     wanted_milli = {name: amount * MILLI for name, amount in wanted.items()}
     request = record.request._replace(wanted_milli=wanted_milli, field="consume")
     try:
+        if record.held is not None:
+            await _consume_held(record, request, record.held)
+            return
         more = await scope.io.within(charge(scope, request, acquires=0), scope.settings.patience_s)
         if not _absorb(record, more.ledger):
             await pay(scope, refund(scope, more.ledger))
@@ -121,7 +134,17 @@ async def consume(record: LeaseRecord, amounts: Mapping[str, int]) -> None:
     except AcquireRefused as refusal:
         raise refusal.to_error() from None
     except StorageUnavailable as error:
-        _bear(record, error)
+        bear(record, error)
+
+
+async def _consume_held(record: LeaseRecord, request: Request, held: HeldReceipt) -> None:
+    scope = record.scope
+    try:
+        await scope.io.within(consume_held(scope, request, held), scope.settings.patience_s)
+    except LeaseExpiredError:
+        record.state = LeaseState.SETTLED
+        raise
+    record.ledger.entries = ledger_entries(held.receipt)
 
 
 def _absorb(record: LeaseRecord, more: Ledger) -> bool:
@@ -175,29 +198,47 @@ async def commit(record: LeaseRecord, actual: Mapping[str, int]) -> None:
     for name, amount in actual.items():
         if amount < 0:
             raise ValidationError(f"commit[{name!r}]", amount, "must not be negative")
+    _end(record, LeaseState.SETTLED)
+    if record.held is None or await _wins(record, record.held):
+        if record.limits is not None:
+            record.ledger.set_totals(actual)
+        await _settle(record)
+
+
+def _end(record: LeaseRecord, state: LeaseState) -> None:
+    """End an active lease in this process: from now on its ledger does not change any more."""
     with _ending:
         if record.state is not LeaseState.ACTIVE:
             raise LeaseExpiredError
-        if record.limits is not None:
-            held = record.ledger.held
-            record.ledger.correct({name: amount - held(name) for name, amount in actual.items()})
-        record.state = LeaseState.SETTLED
-    await _settle(record)
+        record.state = state
+
+
+async def _wins(record: LeaseRecord, held: HeldReceipt) -> bool:
+    """End the receipt as the record has ended. True when this lease alone is to correct the charge.
+    A lease whose receipt could not be reached stays active, so that its end can be tried again."""
+    end = settle_held if record.state is LeaseState.SETTLED else return_held
+    try:
+        wins = await pay(record.scope, end(record.scope, held))
+    except StorageUnavailable as error:
+        ended, record.state = record.state, LeaseState.ACTIVE
+        bear(record, error)
+        record.state = ended
+        return False
+    record.ledger.entries = ledger_entries(held.receipt)
+    return wins
 
 
 async def give_back(record: LeaseRecord) -> None:
     """End the lease, and give back exactly what was taken."""
-    with _ending:
-        if record.state is not LeaseState.ACTIVE:
-            raise LeaseExpiredError
-        record.state = LeaseState.REFUNDED
-    await pay(record.scope, refund(record.scope, record.ledger))
+    _end(record, LeaseState.REFUNDED)
+    if record.held is None or await _wins(record, record.held):
+        await pay(record.scope, refund(record.scope, record.ledger))
 
 
 def ends_quietly(record: LeaseRecord) -> bool:
     """End a lease whose block succeeded, if there is nothing to write for that."""
     with _ending:
-        if record.state is not LeaseState.ACTIVE or record.ledger.pending_milli:
+        if record.state is not LeaseState.ACTIVE or record.ledger.pending_milli or record.held:
             return False
         record.state = LeaseState.SETTLED
         return True
@@ -211,92 +252,38 @@ async def end_lease(record: LeaseRecord, *, failed: bool) -> None:
         if record.state is not LeaseState.ACTIVE:
             return
         record.state = LeaseState.REFUNDED if refunds else LeaseState.SETTLED
-    if refunds:
+    if record.held is not None:
+        await _end_held(record, record.held, failed)
+    elif refunds:
         await pay(record.scope, refund(record.scope, record.ledger))
-        return
-    # What the body raised says more than a correction that failed after it, and has been logged.
-    with suppress(RateLimiterUnavailable) if failed else nullcontext():
-        await _settle(record)
+    else:
+        # What the body raised says more than a correction that failed after it, which is logged.
+        with suppress(RateLimiterUnavailable) if failed else nullcontext():
+            await _settle(record)
+
+
+async def _end_held(record: LeaseRecord, held: HeldReceipt, failed: bool) -> None:
+    """End a lease with a receipt as its block ends. An end that came to nothing is raised only
+    where it leaves corrections unwritten, and the body raised nothing."""
+    try:
+        if not await _wins(record, held):
+            return
+        if record.state is LeaseState.REFUNDED:
+            await pay(record.scope, refund(record.scope, record.ledger))
+        else:
+            await _settle(record)
+    except LeaseExpiredError:
+        if record.ledger.pending_milli and not failed:
+            raise
+    except RateLimiterUnavailable as error:
+        if not failed:
+            raise
+        for entry in record.ledger.entries:
+            log_failed_write(_NOT_ENDED, entry.charged_milli, entry.address, error)
 
 
 async def _settle(record: LeaseRecord) -> None:
     try:
         await pay(record.scope, settle(record.scope, record.ledger))
     except StorageUnavailable as error:
-        _bear(record, error)
-
-
-def remaining(record: LeaseRecord) -> dict[str, int]:
-    """The balance of each limit as of the last write that this process saw: the least of all
-    levels, in whole tokens. Of a split bucket only the items that were charged count."""
-    least: dict[str, int] = {}
-    for status in standing(record):
-        name, tokens = status.limit_name, status.available
-        least[name] = min(least.get(name, tokens), tokens)
-    return least
-
-
-def standing(record: LeaseRecord) -> list[LimitStatus]:
-    """The status of each limit of each level as of the last write that this process saw, the
-    entity's own first. Of a split bucket only the items that were charged count."""
-    found: list[LimitStatus] = []
-    for entries in record.ledger.buckets():
-        address, limits = entries[0].address, entries[-1].intents[-1].limits
-        images = [record.scope.local.images.get(entry.address) for entry in entries]
-        for limit in limits.limits:
-            name = limit.name
-            held = [b.cells[name].tokens_milli for b in images if b is not None and name in b.cells]
-            taken_milli = sum(entry.charged_milli.get(name, 0) for entry in entries)
-            if held:
-                status = LimitStatus(
-                    address.entity_id,
-                    address.resource,
-                    name,
-                    limit,
-                    available=sum(held) // MILLI,
-                    requested=taken_milli // MILLI,
-                    exceeded=False,
-                    retry_after_seconds=0.0,
-                )
-                found.append(status)
-    return found
-
-
-def _bear(record: LeaseRecord, error: StorageUnavailable) -> None:
-    """The store could not answer: let it pass or say so, as the mode in force has it."""
-    if error.is_outage and _mode(record) is OnUnavailable.ALLOW:
-        request = record.request
-        about = log_fields(
-            "degraded", entity_id=request.entity_id, resource=request.resource, error=error
-        )
-        logger.warning("Store unavailable, allowing unlimited: %s", error, extra=about)
-        return
-    kind = RateLimiterUnavailable if error.is_outage else StoreConfigurationError
-    raise kind(
-        str(error),
-        error,
-        stack_name=record.scope.settings.stack_name,
-        entity_id=record.request.entity_id,
-        resource=record.request.resource,
-    ) from error
-
-
-def _mode(record: LeaseRecord) -> OnUnavailable:
-    """The call's own word, else the system's as last seen, else the limiter's, else block."""
-    if record.terms.on_unavailable is not None:
-        return record.terms.on_unavailable
-    stored = record.scope.local.config_cache.last_on_unavailable
-    if stored is not None:
-        return OnUnavailable(stored)
-    return record.terms.fallback or OnUnavailable.BLOCK
-
-
-def check_timeout(timeout: float | None) -> float | None:
-    """None, or a sensible number of seconds."""
-    if timeout is None:
-        return None
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float):
-        raise ValidationError("timeout", timeout, "must be a number of seconds or None")
-    if not 0 <= timeout <= MAX_TIMEOUT_SECONDS:
-        raise ValidationError("timeout", timeout, "must be between 0 and a year of seconds")
-    return timeout
+        bear(record, error)

@@ -10,7 +10,7 @@ from ...core.exceptions import RateLimiterUnavailable
 from ...core.limit import MILLI
 from ...core.rate_limit_exceeded import RateLimitExceeded
 from ..scope import Scope
-from .lease import LeaseRecord
+from .lease_record import LeaseRecord
 from .request import Request
 
 

@@ -7,7 +7,7 @@ all levels are read, judged, and charged together or not at all.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ...core.bucket import Bucket, BucketAddress, has_leapt
 from ...core.exceptions import StorageUnavailable
@@ -38,7 +38,7 @@ async def charge_in_one_transaction(
             return None
         planned = await _plan_all(scope, levels, found)
         if planned is None:
-            return await _refusal(scope, levels, found)
+            return await tell_standing(scope, levels, found)
         if await _send(scope, levels, planned):
             return [Taken(level) for level in levels]
         await step_back(scope, lost)
@@ -60,34 +60,37 @@ async def _plan_all(scope: Scope, levels: Sequence[Progress], found: _Found) -> 
         if bucket is not None and bucket.fingerprint != level.charge.limits.fingerprint:
             await refresh_limits(scope, level)
         level.operation = scope.io.operation_id()
-        write = _plan(level, bucket)
+        write = plan_whole(level, bucket)
         if isinstance(write, Short | Crowded):
             return None
         writes.append(write)
     return writes
 
 
-def _plan(level: Progress, bucket: Bucket | None) -> Write | Short | Crowded:
+def plan_whole(level: Progress, bucket: Bucket | None) -> Write | Short | Crowded:
+    """Plan to take all that a level asks from one item, or from a new bucket."""
     intent = level.charge.intent
     if bucket is None:
         return plan_create(intent, level.operation, level.as_of_ms)
     return plan(paying_if_spare(intent, bucket), bucket, level.operation, level.as_of_ms)
 
 
-async def _refusal(
-    scope: Scope, levels: Sequence[Progress], found: _Found
+async def tell_standing(
+    scope: Scope, levels: Sequence[Progress], found: Mapping[BucketAddress, Bucket]
 ) -> list[Taken | Shortage]:
     """Tell how each level stands. A short one gets our limits, if it carries others."""
     outcomes: list[Taken | Shortage] = []
     for level in levels:
-        bucket = found.get(level.address)
-        items = current_items(level.charge, [] if bucket is None else [bucket], level.as_of_ms)
+        charge = level.charge
+        stored = {a: bucket for a, bucket in found.items() if a.home == charge.home}
+        items = current_items(charge, list(stored.values()), level.as_of_ms)
         stands = shortage(level, items)
         outcomes.append(stands)
-        if stands.wait_ms and bucket is not None:
-            other_limits = bucket.fingerprint != level.charge.limits.fingerprint
-            if other_limits or has_leapt(bucket, items[0]):
-                await restamp(scope, level.address, level.charge.intent, bucket)
+        if stands.wait_ms:
+            for (address, bucket), item in zip(stored.items(), items, strict=False):
+                other_limits = bucket.fingerprint != charge.limits.fingerprint
+                if other_limits or has_leapt(bucket, item):
+                    await restamp(scope, address, charge.intent, bucket)
     return outcomes
 
 

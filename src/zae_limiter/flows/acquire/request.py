@@ -10,6 +10,7 @@ from ...core.bucket import BucketAddress
 from ...core.exceptions import ValidationError
 from ...core.hierarchy import MAX_LEVELS
 from ...core.limit import MILLI, Limit, LimitSet, validate_limits
+from ...core.receipts import ReceiptTerms
 from ...core.validation import validate_consume, validate_identifier, validate_resource
 from ..config.resolution import Resolution
 from ..config.resolve import resolve
@@ -22,6 +23,7 @@ class Request(NamedTuple):
 
     `override`: the caller's own limits. `default`: the limiter's, where none are stored.
     `field`: what the caller calls the amounts. `speculative`: a write may come before a read.
+    `receipt`: how long the charge is to be remembered in the store, if it is.
     """
 
     entity_id: str
@@ -31,6 +33,7 @@ class Request(NamedTuple):
     default: LimitSet | None = None
     field: str = "consume"
     speculative: bool = True
+    receipt: ReceiptTerms | None = None
 
 
 def make_request(

@@ -50,7 +50,7 @@ async def send(scope: Scope, address: BucketAddress, write: Write) -> Outcome:
     """Carry out a write, and remember the bucket item that comes back."""
     local = scope.local
     seen = local.images.get(address)
-    write = _past_fence(write, seen)
+    write = unfenced(write, seen)
     try:
         outcome = await scope.store.buckets.write(address, write)
     except StorageUnavailable as error:
@@ -62,7 +62,7 @@ async def send(scope: Scope, address: BucketAddress, write: Write) -> Outcome:
     return outcome
 
 
-def _past_fence(write: Write, seen: Bucket | None) -> Write:
+def unfenced(write: Write, seen: Bucket | None) -> Write:
     """The write as a copy that the item does not refuse for its age."""
     if seen is None or write.operation > seen.fence:
         return write
@@ -73,7 +73,7 @@ async def send_all(scope: Scope, writes: Sequence[Addressed]) -> list[Outcome]:
     """Carry out writes on different items in one transaction, all or none."""
     images = [scope.local.images.get(address) for address, _ in writes]
     known = _operations(*images)
-    writes = [(a, _past_fence(w, seen)) for (a, w), seen in zip(writes, images, strict=True)]
+    writes = [(a, unfenced(w, seen)) for (a, w), seen in zip(writes, images, strict=True)]
     try:
         outcomes = await scope.store.buckets.write_all(writes)
     except StorageUnavailable as error:
@@ -128,7 +128,7 @@ async def _send_again(
         waited_ms = scope.io.now_ms() - writes[0][1].at_ms
         if delay_s == _DELAYS_S[-1] or (waited_ms > _PATIENCE_MS and not is_owed):
             raise StorageUnavailable(str(error), error, retryable=False) from error
-        writes = [(address, _past_fence(write, landed.get(address))) for address, write in writes]
+        writes = [(address, unfenced(write, landed.get(address))) for address, write in writes]
         try:
             return await _write(scope, writes)
         except StorageUnavailable as failure:
@@ -152,7 +152,7 @@ async def _landed(
     """The outcomes if the writes had landed; if they had not, the items, one of which is fenced:
     that keeps all writes of a transaction from landing later."""
     try:
-        found = await _ask(scope, lambda: _look_up(scope, writes, known), is_owed)
+        found = await ask_store(scope, lambda: _look_up(scope, writes, known), is_owed)
     except StorageUnavailable:
         raise error from None
     match _proof(writes, found, known):
@@ -177,7 +177,7 @@ async def _look_up(scope: Scope, writes: Sequence[Addressed], known: Collection[
     return found
 
 
-async def _ask(scope: Scope, question: Callable[[], Awaitable[_T]], is_owed: bool) -> _T:
+async def ask_store(scope: Scope, question: Callable[[], Awaitable[_T]], is_owed: bool) -> _T:
     """Ask what became of a write, and ask again if the question failed, unless that took long:
     to ask twice changes nothing more. Raises the last failure."""
     for delay_s in _DELAYS_S:
@@ -206,7 +206,7 @@ async def find_out(scope: Scope, progress: Progress) -> None:
     cause: object = "the items do not remember"
     for operation, entry in progress.sent:
         try:
-            item = await _ask(scope, partial(_fence, scope, entry.address, operation), False)
+            item = await ask_store(scope, partial(_fence, scope, entry.address, operation), False)
             proofs.add(landing(operation, item))
         except Exception as error:
             cause = error

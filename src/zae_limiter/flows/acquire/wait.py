@@ -10,6 +10,7 @@ from ...core.bucket import Bucket, BucketAddress, covers, refill, take_tokens
 from ...core.judge import judge_shards, statuses
 from ...core.rate_limit_exceeded import RateLimitExceeded
 from ..coalesce.batch import read_items
+from ..receipts.charge import charge_with_receipt
 from ..scope import Scope
 from .acquire import Charged, charge_levels
 from .charge import Charge, current_items
@@ -74,6 +75,8 @@ async def _attempt(waiter: _Waiter) -> Charged | _Blocked:
     planned = await plan_charges(scope, waiter.request)
     notifications = scope.local.wait_queues.notifications
     try:
+        if waiter.request.receipt is not None:
+            return await charge_with_receipt(scope, waiter.request, planned)
         return await charge_levels(scope, planned)
     except AcquireRefused as refusal:
         if refusal.worst.wait_ms > waiter.left_ms():

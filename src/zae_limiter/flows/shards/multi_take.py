@@ -64,7 +64,7 @@ async def _take_at_once(scope: Scope, progress: Progress, found: Items) -> Items
     """None when all was taken, else the items as far as they are known now. An attempt that is
     refused is followed by one which knows the items that refused it as they are."""
     for reserve_pct in _RESERVES_PCT:
-        parts = _choose(progress, found, reserve_pct)
+        parts = choose_parts(progress, found, reserve_pct)
         outcomes = await _send_parts(scope, progress, found, parts) if parts else {}
         if progress.entries:
             return None
@@ -75,7 +75,7 @@ async def _take_at_once(scope: Scope, progress: Progress, found: Items) -> Items
     return found
 
 
-def _choose(progress: Progress, found: Items, reserve_pct: int) -> Parts:
+def choose_parts(progress: Progress, found: Items, reserve_pct: int) -> Parts:
     """Which item gives how much: of what is stored, if that is plenty, else of what there is by
     now; an empty choice if that is too little."""
     asked = _asked_milli(progress)
@@ -95,7 +95,7 @@ async def _send_parts(
     charge = progress.charge
     for address, part_milli in parts.items():
         entry = charge.entry(address, part_milli, 0 if sent else charge.intent.acquires)
-        write = _plan_part(progress, found[address], entry, scope.io.operation_id())
+        write = plan_part(progress, found[address], entry, scope.io.operation_id())
         writes.append((address, write))
         sent.append((write.operation, entry))
     progress.sent = sent
@@ -153,7 +153,7 @@ async def _take_part(
         if part_milli != part.charged_milli:
             # A write of another amount that lands late must not be taken for this one.
             operation, part = scope.io.operation_id(), charge.entry(address, part_milli, acquires)
-        write = _plan_part(progress, bucket, part, operation)
+        write = plan_part(progress, bucket, part, operation)
         outcome = await send_charge(scope, progress, part, write)
         if not isinstance(outcome, Refused):
             break
@@ -216,7 +216,7 @@ def _drainable_milli(progress: Progress, bucket: Bucket, name: str) -> int:
     return tokens_milli if isinstance(planned, Take) else 0
 
 
-def _plan_part(
+def plan_part(
     progress: Progress, bucket: Bucket, part: Entry, operation: str
 ) -> Take | Fill | Refill:
     """The write that takes a part which the item had when the request came."""

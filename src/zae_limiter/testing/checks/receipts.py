@@ -9,11 +9,10 @@ from ...core.receipts import (
     Receipt,
     ReceiptEntry,
     ReceiptKey,
-    ReceiptState,
     ReceiptSwap,
     StaleReceipt,
-    ended,
     joined,
+    settled,
 )
 from ...core.writes import Create, Granted, Refused, Write
 from ...ports.repository_protocol import NamespaceRecord
@@ -60,7 +59,7 @@ async def check_a_receipt_is_read_back_as_it_was_kept(trial: Trial) -> None:
     other = trial.other_tenant()
     key = receipt.key._replace(namespace_id=other.namespace_id)
     same(await receipts.read(key), None, "the receipt of another namespace")
-    ending = ended(receipt, "ender", ReceiptState.SETTLED, trial.io.operation_id())
+    ending = settled(receipt, receipt.lease_id, "ender", trial.io.operation_id())
     same(await receipts.swap(ReceiptSwap(receipt, ending)), [], "the answer to a swap")
     same(await receipts.read(receipt.key), ending, "the receipt that ended")
 
