@@ -75,10 +75,14 @@ async def test_a_client_that_leaves_before_the_first_byte_is_charged(limiter: Ra
         await receive()
         raise ConnectionResetError
 
+    async def returns_nothing(scope: AsgiScope, receive: Receive, send: Send) -> None:
+        await receive()
+
     assert await Connection().call(returns, limiter) == []
+    assert await Connection().call(returns_nothing, limiter) == []
     with pytest.raises(ConnectionResetError):
         await Connection().call(raises, limiter)
-    assert await charged(limiter) == 2
+    assert await charged(limiter) == 3
 
 
 async def test_an_application_that_is_cancelled_before_the_first_byte_is_not_charged(

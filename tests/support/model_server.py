@@ -4,7 +4,7 @@ plain        answers with its usage            silent       answers without usag
 busy-once    429, then answers                 busy         429 to every call
 failing      500 to every call                 broken       leaves in the middle of a stream
 slow         never gets past its first part    refused      400
-stuck        never answers at all
+stuck        never answers at all              steady       streams many parts, without haste
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ TEXT = "".join(PARTS)
 INPUT_TOKENS, OUTPUT_TOKENS, CACHED_TOKENS = 21, 13, 5
 RETRY_AFTER_S = 30
 _GIVE_UP_S = 20.0
+_STEADY_PARTS, _STEADY_PAUSE_S = 50, 0.01
 _ERRORS = {"busy": 429, "failing": 500, "refused": 400}
 _ENDLESS = ("slow", "stuck")
 
@@ -147,6 +148,10 @@ def _sse(event: dict[str, Any] | str) -> bytes:
 
 def _parts(model: str) -> Iterator[str]:
     """The parts of the text, and what the model does instead of the second."""
+    if model == "steady":
+        for _ in range(_STEADY_PARTS):
+            time.sleep(_STEADY_PAUSE_S)
+            yield PARTS[0]
     for number, part in enumerate(PARTS):
         if number == 1 and model == "broken":
             raise _Left

@@ -120,7 +120,8 @@ class Exchange:
             await self._reply(answer, scope)
         else:
             # A start without a byte: the client left while the application worked.
-            await self._end(kept=self._has_begun or self._start is not None)
+            is_served = self._has_begun or self._start is not None
+            await self._end(kept=is_served or self._has_left)
 
     async def _end(self, *, kept: bool) -> None:
         """End every lease. An interrupt is raised again when all of them have ended."""
@@ -139,7 +140,7 @@ class Exchange:
 
     async def _note_receive(self) -> Message:
         message = await self._receive()
-        if message["type"] == "http.disconnect":
+        if message["type"] in ("http.disconnect", "websocket.disconnect"):
             self._has_left = True
         return message
 
