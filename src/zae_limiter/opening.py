@@ -54,30 +54,50 @@ class ConnectOptions(TypedDict, total=False):
     """The options of `connect`: where the store is, and how the repository behaves."""
 
     url: str | None
+    """The store, such as `sqlite:///limits.db`. Without it, `stack` or `ZAEL_URL` counts."""
     stack: str | None
+    """The stack, and so the table, on DynamoDB. Without it, `ZAEL_STACK` counts."""
     region: str | None
+    """The AWS region. Without it, the one of the environment or profile."""
     endpoint_url: str | None
+    """The address of a server that is not AWS."""
     transport: str | None
+    """`wire` (the default) or `botocore`, for programs that patch or trace botocore."""
     connect_timeout: float | None
+    """Seconds to wait for a connection; 2 without it."""
     read_timeout: float | None
+    """Seconds to wait for the next byte of an answer; 4 without it."""
     total_timeout: float | None
+    """Seconds that a call may wait for the store, with all retries; 5 without it."""
     breaker_failures: int
+    """Failures in a row that open the breaker; 0 is never."""
     config_cache_ttl: float
+    """Seconds for which stored limits are remembered."""
     bucket_ttl_multiplier: int
+    """Times of the slowest refill after which an unused bucket expires."""
     coalesce: bool
+    """Whether acquires of the process that meet at a bucket share one write."""
     linger_ms: float
+    """Milliseconds that a write waits for others to share it."""
     refusal_cache_ttl: float
+    """Seconds for which a refusal is remembered, at most."""
     refusal_cache_size: int
+    """Refusals that are remembered, at most."""
     rejection_cache_ttl: float | None
+    """Another name of `refusal_cache_ttl`."""
     rejection_cache_size: int | None
+    """Another name of `refusal_cache_size`."""
     clock: Clock | None
+    """A clock for tests, such as `zae_limiter.testing.ManualClock`."""
 
 
 class OpenOptions(ConnectOptions, total=False):
     """The options of `open`: those of `connect`, and what is created or updated."""
 
     create: bool
+    """Whether a missing table is created at AWS, too."""
     auto_update: bool | None
+    """Whether an older Lambda is updated. Without it, the stored setting counts."""
 
 
 DEFAULT_OPTIONS: OpenOptions = {
