@@ -73,7 +73,7 @@ bench: $(READY) ## Compare with other limiters: tables, and JSON in bench/result
 	$(BIN)/python -m bench
 
 docs: $(READY) site ## Run every example in README.md and docs/, and build the site
-	$(BIN)/pytest -q tests/docs -m "not slow"
+	$(BIN)/pytest -q tests/docs
 
 site: $(SITE)/.ready ## Build the documentation's site into .cache/site; links and anchors are checked
 	PYTHONPATH=. NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --strict --quiet

@@ -21,6 +21,7 @@ DECISIONS = sorted((ROOT / "docs" / "adr").glob("*.md"))
 PAGES = {
     "README.md": "index.md",
     "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
     "examples/README.md": "examples/index.md",
 }
 _LINK = re.compile(r"(\]\()([^)\s#:]+)")
@@ -50,7 +51,7 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     """Let links of guides to files outside `docs/` lead to their pages on the site."""
     if not page.file.src_uri.startswith("adr/"):
         for name, uri in (*PAGES.items(), ("examples/", "examples/index.md")):
-            markdown = markdown.replace(f"](../{name})", f"]({uri})")
+            markdown = re.sub(rf"\]\(\.\./{re.escape(name)}(?=[)#])", f"]({uri}", markdown)
     return markdown
 
 

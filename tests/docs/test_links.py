@@ -18,7 +18,7 @@ from tests.docs.test_examples import PAGES, ROOT, name_of
 DOCS = ROOT / "docs"
 OTHERS = [*ROOT.glob("*.md"), ROOT / "examples" / "README.md"]
 # Pages that the site has and docs/ has not: tests/docs/site_hooks.py makes them.
-MADE = {"index.md", "changelog.md", "examples/index.md", "adr/index.md"}
+MADE = {"index.md", "changelog.md", "contributing.md", "examples/index.md", "adr/index.md"}
 _CODE = re.compile(r"^(```+).*?^\1$", re.M | re.S)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.+?)\s*$", re.M)
