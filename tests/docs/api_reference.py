@@ -8,6 +8,7 @@ import enum
 import importlib
 import inspect
 import re
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -59,7 +60,7 @@ def paragraph(text: str) -> str:
         compile(code, "docstring", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     except SyntaxError:
         return text
-    return f"```py\n{code}\n```" if code else ""
+    return textwrap.indent(code, "    ")
 
 
 def one_line(thing: object) -> str:
