@@ -44,7 +44,7 @@ def test_a_change_names_the_principal_that_was_given(zael: Zael) -> None:
 def test_a_bad_principal_changes_nothing(zael: Zael) -> None:
     zael.out("entity", "create", "key-1")
     message = zael.error("entity", "set-limits", "key-1", "-l", "rpm:1", "--principal", "a b")
-    assert "Invalid principal" in message
+    assert "Invalid --principal" in message
     assert zael.json("entity", "get-limits", "key-1") == []
 
 

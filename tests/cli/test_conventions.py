@@ -51,7 +51,7 @@ EXISTING = [
     ("resource delete-defaults", "gpt-4", "--yes"),
     ("resource get-defaults", "gpt-4"),
     ("resource list",),
-    ("run", "key-1", "gpt-4", "true", "-t", "rpm:1"),
+    ("run", "key-1", "gpt-4", "-t", "rpm:1", "--", "true"),
     ("system delete-defaults", "--yes"),
     ("system get-defaults",),
     ("usage list", "-e", "key-1"),
@@ -153,7 +153,7 @@ def test_a_mistyped_namespace_is_an_error_and_makes_nothing(
     call: tuple[str, ...], zael: Zael
 ) -> None:
     zael.out("namespace", "register", "tenant-a")
-    message = zael.error(*argv(call), "-N", "tenant-b")
+    message = zael.error("-N", "tenant-b", *argv(call))
     assert message.startswith("Error: Namespace 'tenant-b' is not registered\nHint: ")
     assert [each["name"] for each in zael.json("namespace", "list")] == ["tenant-a"]
 
@@ -161,7 +161,7 @@ def test_a_mistyped_namespace_is_an_error_and_makes_nothing(
 @pytest.mark.parametrize("call", [*MAKING, *EXISTING, *REGISTRY], ids=lambda call: call[0])
 def test_a_store_in_memory_is_refused(call: tuple[str, ...], zael: Zael) -> None:
     assert "memory:// lives and ends with one process" in zael.error(
-        *argv(call), "--url", "memory://"
+        "--url", "memory://", *argv(call)
     )
 
 
@@ -189,7 +189,7 @@ def test_a_file_that_is_no_store_is_refused_and_left_alone(zael: Zael) -> None:
 
 def test_invalid_names_are_an_error_without_a_traceback(zael: Zael) -> None:
     assert "Invalid entity_id" in zael.error("entity", "create", "no#hash")
-    assert "Invalid namespace" in zael.error("entity", "create", "key-1", "-N", "_")
+    assert "Invalid --namespace" in zael.error("entity", "create", "key-1", "-N", "_")
 
 
 def test_the_version_option_prints_the_version(zael: Zael) -> None:

@@ -153,7 +153,7 @@ def test_bad_limits_are_usage_errors_and_change_nothing(zael: Zael) -> None:
 
 def test_a_limit_named_twice_is_an_error(zael: Zael) -> None:
     message = zael.error("entity", "set-limits", "key-1", "-l", "rpm:1", "-l", "rpm:2")
-    assert message == "Error: Invalid limits: names rpm more than once\n"
+    assert message == "Error: Invalid --limit: names rpm more than once\n"
 
 
 def test_deleting_limits_asks_first(zael: Zael) -> None:

@@ -27,7 +27,7 @@ def test_options_of_deploy_shape_the_template(zael: Zael, tmp_path: Path) -> Non
 
 
 def test_options_that_make_no_sense_are_refused(zael: Zael) -> None:
-    assert "create_iam_roles" in zael.error("cfn-template", "--no-iam", "--create-iam-roles")
+    assert "--create-iam-roles" in zael.error("cfn-template", "--no-iam", "--create-iam-roles")
     assert "KEY=VALUE" in zael.error("cfn-template", "-t", "team", code=2)
     assert "--lambda-memory" in zael.error("cfn-template", "--lambda-memory", "64", code=2)
     assert "--log-retention-days" in zael.error("cfn-template", "--log-retention-days", "2", code=2)

@@ -19,7 +19,7 @@ def test_commands_that_could_hit_the_wrong_stack_need_its_name(zael: Zael) -> No
 
 
 def test_options_that_make_no_sense_are_refused_before_any_call(zael: Zael) -> None:
-    assert "create_iam_roles" in zael.error("deploy", "--no-iam", "--create-iam-roles")
+    assert "--create-iam-roles" in zael.error("deploy", "--no-iam", "--create-iam-roles")
     long = "s" * 55
     assert "64 characters" in zael.error(
         "deploy", "-n", long, "--role-name-format", "r" * 20 + "{}"

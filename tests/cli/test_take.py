@@ -64,6 +64,15 @@ def test_an_amount_that_is_none_is_wrong_use(limited: Zael, amount: str) -> None
     assert left(limited) == {"runs": 3, "cpu": 100}
 
 
+def test_an_amount_or_a_time_that_the_limiter_refuses_is_called_by_its_option(
+    limited: Zael,
+) -> None:
+    taking = ("acquire", "key-1", "jobs", "-t")
+    assert "Invalid --take: no limit named 'rps'" in limited.error(*taking, "rps:1")
+    assert "Invalid --wait: must be" in limited.error(*taking, "runs:1", "--wait", "nan")
+    assert left(limited) == {"runs": 3, "cpu": 100}
+
+
 def test_a_limit_named_twice_is_wrong_use(limited: Zael) -> None:
     arguments = ("acquire", "key-1", "jobs", "-t", "runs:1", "-t", "runs:1")
     assert "named twice" in limited.error(*arguments, code=2)
@@ -113,6 +122,13 @@ def test_a_command_that_fails_gets_its_tokens_back(
     assert left(limited)["runs"] == 3
 
 
+def test_a_command_without_two_dashes_before_it_is_wrong_use(limited: Zael) -> None:
+    """Its options could be taken for options of `run`: -n names a stack."""
+    arguments = ("run", "key-1", "jobs", "-t", "runs:1", "head", "-n", "1")
+    assert "Write -- before the command" in limited.error(*arguments, code=2)
+    assert left(limited)["runs"] == 3
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupted_command_gets_its_tokens_back(
     limited: Zael, tmp_path: Path, number: signal.Signals
@@ -155,6 +171,49 @@ def test_a_full_disk_is_told_in_one_line(limited: Zael) -> None:
     assert done.returncode == 1
     assert "No space left on device" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["entity", "-h"]])
+def test_help_for_a_full_disk_is_told_in_one_line(arguments: list[str]) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [PYTHON, "-m", "zae_limiter", *arguments],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert (done.returncode, done.stderr) == (1, "Error: [Errno 28] No space left on device\n")
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_a_closed_stream_is_no_error(limited: Zael, closed: str) -> None:
+    command = f"{PYTHON} -m zae_limiter entity list {closed}"
+    done = subprocess.run(
+        ["sh", "-c", command],
+        env={**os.environ, "ZAEL_URL": limited.url},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_interrupt_while_the_commands_are_imported_ends_with_130() -> None:
+    program = """
+import os, signal, sys
+
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == "zae_limiter.cli":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupt())
+from zae_limiter.__main__ import run_typed_command
+run_typed_command()
+"""
+    done = subprocess.run(
+        [*hearing_interrupts(), PYTHON, "-c", program], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (130, "Error: interrupted\n")
 
 
 def test_an_interrupt_at_a_prompt_ends_with_130(limited: Zael) -> None:

@@ -83,6 +83,12 @@ def test_the_store_may_be_named_before_the_command(zael: Zael) -> None:
     assert zael.json("--url", url, "entity", "show", "key-1", "-N", "tenant-a")["id"] == "key-1"
 
 
+def test_the_store_may_be_named_between_a_group_and_its_command(zael: Zael) -> None:
+    url, zael.url = zael.url, ""
+    zael.out("resource", "--url", url, "set-defaults", "gpt-4", "-l", "rpm:3")
+    assert zael.out("-N", "default", "resource", f"--url={url}", "list") == "gpt-4\n"
+
+
 def test_an_option_after_the_command_counts_for_more_than_one_before(zael: Zael) -> None:
     zael.out("resource", "set-defaults", "gpt-4", "-l", "rpm:3")
     assert zael.out("--url", "sqlite:////none/x.db", "resource", "list", "--url", zael.url)

@@ -1,5 +1,5 @@
-"""This module runs the command line as `python -m zae_limiter.cli`."""
+"""`python -m zae_limiter.cli` runs the command line."""
 
-from . import cli
+from ..__main__ import run_typed_command
 
-cli(prog_name="zae-limiter")
+run_typed_command()

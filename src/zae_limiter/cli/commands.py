@@ -8,6 +8,8 @@ not be run or was not found.
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -16,6 +18,7 @@ from ..core.exceptions import (
     InfrastructureNotFoundError,
     NamespaceNotFoundError,
     RateLimiterUnavailable,
+    ValidationError,
     ZAELimiterError,
 )
 from ..core.rate_limit_exceeded import RateLimitExceeded
@@ -61,6 +64,9 @@ _FAILURES: tuple[tuple[type[ZAELimiterError], type[click.ClickException]], ...] 
 )
 
 
+# The key of a context under which the command is that was called.
+_COMMAND = f"{__name__}.command"
+
 # Options of a store that may stand before the command, as those of one program are often typed.
 _EARLY = ("--url", "--name", "-n", "--region", "--endpoint-url", "--namespace", "-N")
 
@@ -69,52 +75,82 @@ class Commands(click.Group):
     """A group whose commands end with a documented exit code and one message when they fail."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        early, rest = _take_early(args)
-        place = self._end_of_name(ctx, rest)
-        if place is not None:
-            rest[place:place] = early
-        return super().parse_args(ctx, rest)
+        command, typed = self._with_early_moved(ctx, args)
+        with _telling_failures(command):
+            return super().parse_args(ctx, typed)
 
-    def _end_of_name(self, ctx: click.Context, args: list[str]) -> int | None:
-        """Return how many arguments name the command: one, or its group and it; None if these
-        name no command."""
+    def _with_early_moved(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[click.Command, list[str]]:
+        """Return the command that arguments name, and the arguments with the options of a store
+        that stand before or within that name moved behind it. Options before no command go."""
         command: click.Command | None = self
-        for place, name in enumerate(args):
-            if not isinstance(command, click.Group):
-                return place
-            command = command.get_command(ctx, name)
-        return len(args) if command is not None and not isinstance(command, click.Group) else None
+        early: list[str] = []
+        rest = list(args)
+        place = 0
+        while isinstance(command, click.Group):
+            taken = _count_early(rest[place:])
+            early += rest[place : place + taken]
+            del rest[place : place + taken]
+            if place == len(rest):
+                return command, rest
+            command = command.get_command(ctx, rest[place])
+            place += 1
+        if command is None:
+            return self, rest
+        ctx.meta[_COMMAND] = command
+        return command, [*rest[:place], *early, *rest[place:]]
 
     def invoke(self, ctx: click.Context) -> Any:
-        try:
+        with _telling_failures(ctx.meta.get(_COMMAND, self)):
             return super().invoke(ctx)
-        except ZAELimiterError as error:
-            raise _failure(error) from error
-        except KeyboardInterrupt as error:
-            raise _Interrupted from error
-        except click.Abort as error:
-            # At a prompt, click turns an interrupt into an `Abort`.
-            if isinstance(error.__context__, KeyboardInterrupt):
-                raise _Interrupted from error
-            raise
-        except OSError as error:
-            if error.errno == errno.EPIPE:
-                raise
-            raise click.ClickException(str(error)) from error
 
 
-def _take_early(args: list[str]) -> tuple[list[str], list[str]]:
-    """Return the options of a store that stand before the command, and all other arguments."""
+def _count_early(args: list[str]) -> int:
+    """Return how many of the first arguments are options of a store and their values."""
     place = 0
     while place < len(args):
         option, equals, _ = args[place].partition("=")
         if option not in _EARLY:
             break
         place += 1 if equals else 2
-    return args[:place], args[place:]
+    return min(place, len(args))
 
 
-def _failure(error: ZAELimiterError) -> click.ClickException:
+@contextmanager
+def _telling_failures(command: click.Command) -> Iterator[None]:
+    """Turn errors into messages, and interrupts into their exit code."""
+    try:
+        yield
+    except ZAELimiterError as error:
+        raise _failure(error, command) from error
+    except KeyboardInterrupt as error:
+        raise _Interrupted from error
+    except click.Abort as error:
+        # At a prompt, click turns an interrupt into an `Abort`.
+        if isinstance(error.__context__, KeyboardInterrupt):
+            raise _Interrupted from error
+        raise
+    except OSError as error:
+        if error.errno == errno.EPIPE:
+            raise
+        raise click.ClickException(str(error)) from error
+
+
+def _failure(error: ZAELimiterError, command: click.Command) -> click.ClickException:
     hint = _HINTS.get(type(error))
+    text = _as_typed(error, command) if isinstance(error, ValidationError) else str(error)
     make = next(failure for kind, failure in _FAILURES if isinstance(error, kind))
-    return make(str(error) if hint is None else f"{error}\nHint: {hint}")
+    return make(text if hint is None else f"{text}\nHint: {hint}")
+
+
+def _as_typed(error: ValidationError, command: click.Command) -> str:
+    """Return the message with the name of the option that was typed, in place of the field that
+    the option sets."""
+    prefix = f"Invalid {error.field}: "
+    options = {p.name: p.opts[0] for p in command.params if isinstance(p, click.Option)}
+    option = options.get(error.field)
+    text = str(error)
+    if option is None or not text.startswith(prefix):
+        return text
+    return f"Invalid {option}: {text.removeprefix(prefix)}"

@@ -67,7 +67,7 @@ _metadata_option = click.option(
     )
 )
 @click.argument("entity_id")
-@click.option("--display-name", help="A name for people; by default the id.")
+@click.option("--display-name", "name", help="A name for people; by default the id.")
 @click.option("--parent", "parent_id", help="The id of the parent.")
 @click.option(
     "--cascade/--no-cascade", default=False, help="Charge its acquires to its parent too."
@@ -78,7 +78,7 @@ _metadata_option = click.option(
 @change_options
 def create(
     entity_id: str,
-    display_name: str | None,
+    name: str | None,
     parent_id: str | None,
     cascade: bool,
     metadata: dict[str, str],
@@ -90,7 +90,7 @@ def create(
     with target.open() as repository:
         created = repository.create_entity(
             entity_id,
-            display_name,
+            name,
             parent_id,
             cascade,
             metadata or None,
@@ -145,7 +145,7 @@ def _require(repository: SyncRepository, entity_id: str) -> Entity:
 
 @entity.command(epilog=examples("entity update key-1 -m tier=gold -m trial="))
 @click.argument("entity_id")
-@click.option("--display-name", help="A new name for people.")
+@click.option("--display-name", "name", help="A new name for people.")
 @_metadata_option
 @click.option(
     "--expected-version", type=int, help="Refuse if the entity has changed since this version."
@@ -154,20 +154,20 @@ def _require(repository: SyncRepository, entity_id: str) -> Entity:
 @change_options
 def update(
     entity_id: str,
-    display_name: str | None,
+    name: str | None,
     metadata: dict[str, str],
     expected_version: int | None,
     as_json: bool,
     target: Target,
 ) -> None:
     """Change an entity's name or metadata. Other metadata stays; `-m KEY=` removes a key."""
-    if display_name is None and not metadata:
+    if name is None and not metadata:
         raise click.UsageError("Nothing to change: give --display-name or --metadata.")
     with target.connect() as repository:
         stored = _require(repository, entity_id)
         changed = repository.update_entity(
             entity_id,
-            name=display_name,
+            name=name,
             metadata={k: v for k, v in {**stored.metadata, **metadata}.items() if v != ""},
             expected_version=stored.version if expected_version is None else expected_version,
             principal=target.author,

@@ -42,7 +42,7 @@ def _amounts_option(*, required: bool) -> Callable[[Command], Command]:
     return click.option(
         "--take",
         "-t",
-        "amounts",
+        "consume",
         multiple=True,
         required=required,
         callback=_read_amounts,
@@ -87,7 +87,7 @@ def _lease(
 def acquire(
     entity_id: str,
     resource: str,
-    amounts: dict[str, int],
+    consume: dict[str, int],
     timeout: float | None,
     as_json: bool,
     target: Target,
@@ -97,7 +97,7 @@ def acquire(
     Exit code 3 says that a limit refused.
     """
     try:
-        with _lease(target, entity_id, resource, amounts, timeout):
+        with _lease(target, entity_id, resource, consume, timeout):
             pass
     except RateLimitExceeded as refused:
         if not as_json:
@@ -105,10 +105,10 @@ def acquire(
         print_json({"admitted": False, **refused.as_dict()})
         raise SystemExit(REFUSED) from refused
     if as_json:
-        taken = {"entity_id": entity_id, "resource": resource, "taken": amounts}
+        taken = {"entity_id": entity_id, "resource": resource, "taken": consume}
         print_json({"admitted": True, **taken})
     else:
-        click.echo(f"Took {_spoken(amounts)}")
+        click.echo(f"Took {_spoken(consume)}")
 
 
 def _spoken(amounts: dict[str, int]) -> str:
@@ -122,24 +122,40 @@ def _spoken(amounts: dict[str, int]) -> str:
 @json_option
 @store_options
 def available(
-    entity_id: str, resource: str, amounts: dict[str, int], as_json: bool, target: Target
+    entity_id: str, resource: str, consume: dict[str, int], as_json: bool, target: Target
 ) -> None:
     """Show how much could be taken now, and take nothing."""
     with target.connect() as repository:
         limiter = SyncRateLimiter(repository)
         balances = limiter.available(entity_id, resource)
-        seconds = limiter.time_until_available(entity_id, resource, amounts) if amounts else 0.0
+        seconds = limiter.time_until_available(entity_id, resource, consume) if consume else 0.0
     wait = None if math.isinf(seconds) else seconds
     if as_json:
-        print_json({"available": balances, "needed": amounts, "seconds_until_available": wait})
+        print_json({"available": balances, "needed": consume, "seconds_until_available": wait})
         return
-    print_table(["Limit", "Available"], list(balances.items()), right=["Available"])
-    if amounts:
+    print_table(
+        ["Limit", "Available"],
+        [(name, f"{left:,}") for name, left in balances.items()],
+        right=["Available"],
+    )
+    if consume:
         when = "never" if wait is None else "now" if not wait else f"in {wait:,.1f} s"
-        click.echo(f"{_spoken(amounts)}: {when}")
+        click.echo(f"{_spoken(consume)}: {when}")
+
+
+class _RunCommand(click.Command):
+    """A command that ends with another program's arguments. Without two dashes before these, their
+    options would be taken for its own."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        wants_help = any(name in args for name in ctx.help_option_names)
+        if "--" not in args and not wants_help and not ctx.resilient_parsing:
+            raise click.UsageError("Write -- before the command.", ctx)
+        return super().parse_args(ctx, args)
 
 
 @click.command(
+    cls=_RunCommand,
     epilog=examples("run nightly jobs -t runs:1 --wait 60 -- python -c 'print(1)'"),
 )
 @click.argument("entity_id")
@@ -152,7 +168,7 @@ def run(
     entity_id: str,
     resource: str,
     command: tuple[str, ...],
-    amounts: dict[str, int],
+    consume: dict[str, int],
     timeout: float | None,
     target: Target,
 ) -> None:
@@ -162,7 +178,7 @@ def run(
     the command.
     """
     try:
-        with _lease(target, entity_id, resource, amounts, timeout):
+        with _lease(target, entity_id, resource, consume, timeout):
             _carry_out(command)
     except _CommandFailed as failed:
         raise SystemExit(failed.code) from None
@@ -177,25 +193,55 @@ class _CommandFailed(Exception):
 
 def _carry_out(command: Sequence[str]) -> None:
     """Run a command to its end. Whoever interrupts or ends this process means the command."""
-    try:
-        child = subprocess.Popen(command)
-    except OSError as error:
-        click.echo(f"Error: cannot run {command[0]}: {error.strerror}", err=True)
-        missing = isinstance(error, FileNotFoundError)
-        raise _CommandFailed(NOT_FOUND if missing else CANNOT_RUN) from error
-    # A terminal sends its interrupt to the command as well.
-    before = {
-        signal.SIGINT: signal.signal(signal.SIGINT, lambda *_: None),
-        signal.SIGTERM: signal.signal(signal.SIGTERM, lambda *_: child.terminate()),
-    }
-    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        # Not under nohup, which means that the command is to go on.
-        hang_up = signal.SIGHUP
-        before[hang_up] = signal.signal(hang_up, lambda *_: child.send_signal(hang_up))
-    try:
-        code = child.wait()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    child = _Child()
+    with _passing_on(child.tell):
+        code = child.run(command)
     if code:
         raise _CommandFailed(code if code > 0 else _OF_SIGNALS - code)
+
+
+class _Child:
+    """A child is the process of a command. Signals that come while it starts are sent when it
+    has: without this, they would end this process, and leave the command without a lease."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._early: list[int] = []
+
+    def tell(self, number: int) -> None:
+        """Send a signal to the command. A terminal has sent an interrupt to it already."""
+        if number == signal.SIGINT:
+            return
+        if self._process is None:
+            self._early.append(number)
+        else:
+            self._process.send_signal(number)
+
+    def run(self, command: Sequence[str]) -> int:
+        """Run a command to its end, and return its code."""
+        try:
+            self._process = subprocess.Popen(command)
+        except OSError as error:
+            click.echo(f"Error: cannot run {command[0]}: {error.strerror}", err=True)
+            missing = isinstance(error, FileNotFoundError)
+            raise _CommandFailed(NOT_FOUND if missing else CANNOT_RUN) from error
+        for number in self._early:
+            self._process.send_signal(number)
+        return self._process.wait()
+
+
+@contextmanager
+def _passing_on(tell: Callable[[int], None]) -> Iterator[None]:
+    """Hear of signals instead of ending by them. Signals that are ignored, as under nohup and in
+    the background, stay so: they are for the command to ignore, too."""
+    names = ("SIGINT", "SIGTERM", "SIGHUP")
+    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    before = {number: signal.getsignal(number) for number in numbers}
+    heard = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
+    for number in heard:
+        signal.signal(number, lambda number, _: tell(number))
+    try:
+        yield
+    finally:
+        for number in heard:
+            signal.signal(number, before[number])
