@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.stacks import LocalAws
-from zae_limiter import SyncRepository, __version__
+from zae_limiter import SyncRepository, ValidationError, __version__
 from zae_limiter.infra.aws import Aws
 from zae_limiter.infra.options import StackOptions
 from zae_limiter.infra.stack_reading import Stack, describe_stack
@@ -99,3 +99,64 @@ def test_an_archive_whose_stack_is_gone_is_deleted_when_the_command_is_run_again
     assert aws.remains() == []
     other = replace(aws, stack=f"{aws.stack}-2")
     assert "there is no stack" in other.error("delete", "--yes", "--archive", "delete")
+
+
+def test_a_stack_whose_table_is_gone_says_how_to_get_one_again(aws: LocalAws) -> None:
+    aws.out("deploy", "--no-alarms", "--no-audit-archival")
+    aws.client("dynamodb").delete_table(TableName=aws.stack)
+    before = function_settings(aws)
+    for command in (
+        ("deploy",),
+        ("deploy", "--lambda-memory", "512"),
+        ("deploy", "--no-wait", "--lambda-memory", "512"),
+        ("upgrade",),
+        ("upgrade", "--lambda-only"),
+    ):
+        message = aws.error(*command)
+        assert "its table is gone" in message, command
+        assert f"zae-limiter delete --name {aws.stack}" in message, command
+    assert function_settings(aws) == before
+    told = json.loads(aws.run("status", "--json").stdout)
+    assert (told["ready"], told["table_status"]) == (False, None)
+    aws.out("delete", "--yes")
+    assert aws.result("deploy", "--no-aggregator")["status"] == "CREATE_COMPLETE"
+    aws.out("delete", "--yes")
+
+
+def test_an_archive_that_a_change_leaves_behind_is_named(aws: LocalAws) -> None:
+    aws.out("deploy", "--no-alarms")
+    (bucket,) = [name for name in aws.remains() if "archive" in name]
+    assert f"stay in the bucket {bucket}" in aws.out("upgrade", "--no-audit-archival")
+    aws.out("upgrade", "--enable-audit-archival")
+    (other,) = [name for name in aws.remains() if "archive" in name and name != bucket]
+    assert aws.result("deploy", "--no-aggregator")["archive_bucket"] == other
+    assert "archive_bucket" not in aws.result("deploy")
+    aws.out("delete", "--yes")
+    assert set(aws.remains()) == {bucket, other}
+
+
+def test_a_deployment_that_was_not_finished_is_not_ready(aws: LocalAws) -> None:
+    with SyncStackManager(aws.stack, aws.server.region, aws.server.url) as manager:
+        manager.create_stack(StackOptions(enable_alarms=False, enable_audit_archival=False))
+        assert not manager.get_status().is_ready
+    told = aws.run("status")
+    assert told.exit_code == 1
+    assert f"zae-limiter deploy --name {aws.stack}" in told.stdout
+    aws.out("deploy")
+    assert json.loads(aws.out("status", "--json"))["ready"]
+    aws.out("delete", "--yes")
+
+
+def test_a_manager_touches_no_stack_but_its_own(aws: LocalAws) -> None:
+    """Programs for zae-limiter 0.17 name the stack again with each call."""
+    aws.out("deploy", "--no-aggregator", "--no-alarms")
+    with SyncStackManager(aws.stack, aws.server.region, aws.server.url) as manager:
+        assert manager.stack_exists(aws.stack)
+        assert manager.get_stack_status(aws.stack) == "CREATE_COMPLETE"
+        for call in (manager.stack_exists, manager.get_stack_status, manager.delete_stack):
+            with pytest.raises(ValidationError, match="is not the stack of this manager"):
+                call("another-app")
+        with pytest.raises(ValidationError, match="is not the Lambda of this manager"):
+            manager.deploy_lambda_code("another-aggregator")
+        assert manager.stack_exists()
+        assert manager.delete_stack(aws.stack, wait=True)["status"] == "DELETE_COMPLETE"

@@ -65,8 +65,8 @@ def test_a_stack_lives_from_deploy_to_delete(
     assert +totals(snapshots_of(repository, "hourly")) == counted
 
     told = json.loads(aws.out("doctor", "--json", "-N", NAMESPACE))["findings"]
-    lambdas = [each for each in told if each["check"] == "lambda"]
-    assert [each["state"] for each in lambdas] == ["ok"], lambdas
+    states = {each["check"]: each["state"] for each in told}
+    assert (states["table"], states["lambda"]) == ("ok", "ok"), told
 
     upgraded = aws.result("upgrade", "--lambda-memory", "512")
     assert upgraded["status"] == "UPDATE_COMPLETE"

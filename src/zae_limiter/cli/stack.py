@@ -135,7 +135,8 @@ def delete(archive: str, wait: bool, yes: bool, as_json: bool, place: StackPlace
     """
 
     def run(manager: SyncStackManager, on_event: OnEvent) -> dict[str, Any]:
-        return manager.delete_stack(wait, archive == "delete", on_event)
+        doomed = archive == "delete"
+        return manager.delete_stack(wait=wait, delete_archive=doomed, on_event=on_event)
 
     if archive == "delete" and not wait:
         raise click.UsageError("--archive delete needs --wait: the bucket goes last.")
@@ -154,6 +155,10 @@ def delete(archive: str, wait: bool, yes: bool, as_json: bool, place: StackPlace
         print_json_line({"result": result})
         return
     click.echo(f"Stack '{place.name}': {result['status']}")
+    _print_archive(result)
+
+
+def _print_archive(result: dict[str, Any]) -> None:
     if "archive_bucket" in result:
         click.echo(f"Archived audit events stay in the bucket {result['archive_bucket']}")
 
@@ -164,7 +169,8 @@ def delete(archive: str, wait: bool, yes: bool, as_json: bool, place: StackPlace
 def status(as_json: bool, place: StackPlace) -> None:
     """Show the state of a stack, its table and its versions.
 
-    The exit code is 1 when the table does not answer, or the stack's last operation failed.
+    The exit code is 1 when the table does not answer or has no version record, or the stack's last
+    operation failed.
     """
     with place.managed() as manager:
         found = manager.get_status()
@@ -173,7 +179,7 @@ def status(as_json: bool, place: StackPlace) -> None:
     if as_json:
         print_json({**asdict(found), "ready": found.is_ready})
     else:
-        _print_status(found)
+        _print_status(found, place)
     sys.exit(0 if found.is_ready else 1)
 
 
@@ -236,13 +242,17 @@ def _print_deployed(result: dict[str, Any], place: StackPlace, as_json: bool) ->
     if code is not None:
         size = f"{code['size_bytes'] / 1024:.0f} KB, sha256 {code['code_sha256'][:12]}"
         click.echo(f"Lambda code: {code['status']} ({size})")
+        if not code["esm_ready"]:
+            click.echo("The stream is not delivered to the Lambda yet; AWS is still at it.")
+    _print_archive(result)
     if result["status"] == "started":
         click.echo(f"To finish: zae-limiter deploy {place.options}")
     else:
         click.echo(f"Try it: zae-limiter resource set-defaults gpt-4 -l rpm:100 {place.options}")
 
 
-def _print_status(found: Status) -> None:
+def _print_status(found: Status, place: StackPlace) -> None:
+    unfinished = f"none: to finish, run zae-limiter deploy {place.options}"
     latency = None if found.latency_ms is None else f"{found.latency_ms} ms"
     print_fields(
         f"Stack: {found.name}",
@@ -254,7 +264,7 @@ def _print_status(found: Status) -> None:
             "Table": found.table_status or "none",
             "Aggregator": "Lambda" if found.aggregator_enabled else "none",
             "Client": found.client_version,
-            "Schema": found.schema_version,
+            "Schema": found.schema_version or (unfinished if found.available else None),
             "Lambda": found.lambda_version,
             "Items": found.table_item_count,
             "Size": None if found.table_size_bytes is None else f"{found.table_size_bytes:,} bytes",

@@ -64,5 +64,7 @@ class Status:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the table answers and the stack's last operation succeeded, if it has a stack."""
-        return self.available and (self.stack_status is None or self.stack_status in _HEALTHY)
+        """Whether the table answers, deploying was finished, and the stack's last operation
+        succeeded, if it has a stack. The version record is what deploying writes last."""
+        is_healthy = self.stack_status is None or self.stack_status in _HEALTHY
+        return self.available and is_healthy and self.schema_version is not None

@@ -17,14 +17,14 @@ _POLL_S = 0.5
 _POLLS = 240
 
 
-def function_name(stack_name: str) -> str:
+def aggregator_name(stack_name: str) -> str:
     """Return the name of a stack's aggregator."""
     return f"{stack_name}-aggregator"
 
 
 def upload_code(aws: Aws, stack_name: str, package: LambdaPackage, *, wait: bool) -> dict[str, Any]:
     """Upload the code, unless the function has it, and wait until records are delivered to it."""
-    name = function_name(stack_name)
+    name = aggregator_name(stack_name)
     with explained(stack_name):
         client = aws["lambda"]
         arn, is_new = _put_code(client, stack_name, package, wait=wait)
@@ -46,7 +46,7 @@ def _put_code(
 ) -> tuple[str, bool]:
     """Bring the code to the function, and return its ARN and whether it had other code. Lambda
     refuses code while it is busy with an earlier update, perhaps another deployer's."""
-    name = function_name(stack_name)
+    name = aggregator_name(stack_name)
     digest = base64.b64encode(bytes.fromhex(package.digest)).decode()
     is_new = False
     for _ in range(_POLLS):
@@ -74,7 +74,7 @@ def starting_position(aws: Aws, stack_name: str) -> str | None:
 
 
 def _mappings(client: Any, stack_name: str) -> list[dict[str, Any]]:
-    name = function_name(stack_name)
+    name = aggregator_name(stack_name)
     found: list[dict[str, Any]] = client.list_event_source_mappings(FunctionName=name)[
         "EventSourceMappings"
     ]

@@ -52,13 +52,13 @@ class StackManager:
         """Close the connections, and end what still waits. Closing twice does nothing."""
         await self._run(self._manager.close)
 
-    async def stack_exists(self) -> bool:
+    async def stack_exists(self, stack_name: str | None = None) -> bool:
         """Return whether there is a stack of this name, in whatever state."""
-        return await self._run(self._manager.stack_exists)
+        return await self._run(self._manager.stack_exists, stack_name)
 
-    async def get_stack_status(self) -> str | None:
+    async def get_stack_status(self, stack_name: str | None = None) -> str | None:
         """Return CloudFormation's status of the stack; None when there is none."""
-        return await self._run(self._manager.get_stack_status)
+        return await self._run(self._manager.get_stack_status, stack_name)
 
     async def get_stack_options(self) -> StackOptions | None:
         """Return the options that the stack was deployed with; None when there is no stack."""
@@ -83,9 +83,11 @@ class StackManager:
         """
         return await self._run(self._manager.create_stack, stack_options, wait, on_event)
 
-    async def deploy_lambda_code(self, wait: bool = True) -> dict[str, Any]:
+    async def deploy_lambda_code(
+        self, function_name: str | None = None, wait: bool = True
+    ) -> dict[str, Any]:
         """Upload the aggregator's code, unless the Lambda has it already."""
-        return await self._run(self._manager.deploy_lambda_code, wait)
+        return await self._run(self._manager.deploy_lambda_code, function_name, wait)
 
     async def deploy(
         self, stack_options: StackOptions | None = None, on_event: OnEvent | None = None
@@ -106,14 +108,20 @@ class StackManager:
         return await self._run(self._manager.upgrade, changes, on_event)
 
     async def delete_stack(
-        self, wait: bool = True, delete_archive: bool = False, on_event: OnEvent | None = None
+        self,
+        stack_name: str | None = None,
+        wait: bool = True,
+        delete_archive: bool = False,
+        on_event: OnEvent | None = None,
     ) -> dict[str, Any]:
         """Delete the stack with its table, and return the archive that is left, if one is.
 
         A stack that does not exist is no error. `delete_archive` deletes the archived audit events,
-        too, also those of a stack that is gone already.
+        too, also those of a stack that is gone already. `stack_name`, if given, must be the name of
+        this manager's stack.
         """
-        return await self._run(self._manager.delete_stack, wait, delete_archive, on_event)
+        delete = self._manager.delete_stack
+        return await self._run(delete, stack_name, wait, delete_archive, on_event)
 
     async def get_archive_bucket(self) -> str | None:
         """Return the bucket with archived audit events, of the stack or of the one that was

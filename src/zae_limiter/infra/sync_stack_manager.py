@@ -15,14 +15,14 @@ from types import TracebackType
 from typing import Any, Self
 
 from ..core.deployed import Status
-from ..core.exceptions import InfrastructureNotFoundError, StackOperationError
+from ..core.exceptions import InfrastructureNotFoundError, StackOperationError, ValidationError
 from ..core.validation import validate_stack_name
 from .archive_bucket import delete_archive
 from .aws import Aws, explained
 from .change_sets import ChangeKind, ChangeSet, execute, plan_changes, was_overtaken
 from .iam_resources import kept_descriptions
 from .lambda_builder import build_lambda_package
-from .lambda_code import starting_position, upload_code
+from .lambda_code import aggregator_name, starting_position, upload_code
 from .options import StackOptions
 from .stack_events import OnEvent, StackWatch
 from .stack_reading import (
@@ -82,12 +82,14 @@ class SyncStackManager:
         self._stopped = threading.Event()
         self._aws.close()
 
-    def stack_exists(self) -> bool:
+    def stack_exists(self, stack_name: str | None = None) -> bool:
         """Return whether there is a stack of this name, in whatever state."""
+        self._require_own(stack_name)
         return describe_stack(self._aws, self.stack_name) is not None
 
-    def get_stack_status(self) -> str | None:
+    def get_stack_status(self, stack_name: str | None = None) -> str | None:
         """Return CloudFormation's status of the stack; None when there is none."""
+        self._require_own(stack_name)
         stack = describe_stack(self._aws, self.stack_name)
         return None if stack is None else stack.status
 
@@ -143,10 +145,17 @@ class SyncStackManager:
             watch = self._watch(planned.stack_id, on_event)
             execute(self._aws["cloudformation"], planned)
             status = watch.wait() if wait else "started"
-        return self._result(planned.stack_id, status)
+        left = {} if stack is None or options.deploys_archive else self._leave_archive(stack)
+        return {**self._result(planned.stack_id, status), **left}
 
-    def deploy_lambda_code(self, wait: bool = True) -> dict[str, Any]:
+    def deploy_lambda_code(
+        self, function_name: str | None = None, wait: bool = True
+    ) -> dict[str, Any]:
         """Upload the aggregator's code, unless the Lambda has it already."""
+        if function_name not in (None, aggregator_name(self.stack_name)):
+            raise ValidationError(
+                "function_name", function_name, "is not the Lambda of this manager's stack"
+            )
         self._require_versions(described_table(self._aws, self.stack_name))
         return upload_code(self._aws, self.stack_name, build_lambda_package(), wait=wait)
 
@@ -164,7 +173,9 @@ class SyncStackManager:
         stack = describe_stack(self._aws, self.stack_name)
         if stack is None:
             raise InfrastructureNotFoundError(self.stack_name, "there is no stack of this name")
-        self._require_versions(described_table(self._aws, self.stack_name))
+        table = described_table(self._aws, self.stack_name)
+        self._require_table(table)
+        self._require_versions(table)
         result = self._result(stack.stack_id, stack.status)
         has_lambda = FUNCTION_OUTPUT in stack.outputs
         if has_lambda:
@@ -198,13 +209,19 @@ class SyncStackManager:
         return result
 
     def delete_stack(
-        self, wait: bool = True, delete_archive: bool = False, on_event: OnEvent | None = None
+        self,
+        stack_name: str | None = None,
+        wait: bool = True,
+        delete_archive: bool = False,
+        on_event: OnEvent | None = None,
     ) -> dict[str, Any]:
         """Delete the stack with its table, and return the archive that is left, if one is.
 
         A stack that does not exist is no error. `delete_archive` deletes the archived audit events,
-        too, also those of a stack that is gone already.
+        too, also those of a stack that is gone already. `stack_name`, if given, must be the name of
+        this manager's stack.
         """
+        self._require_own(stack_name)
         stack = describe_stack(self._aws, self.stack_name)
         if stack is None:
             gone = last_deleted_stack(self._aws, self.stack_name) if delete_archive else None
@@ -217,7 +234,7 @@ class SyncStackManager:
             self._aws["cloudformation"].delete_stack(StackName=stack.stack_id)
             status = watch.wait() if wait else "started"
         result = self._result(stack.stack_id, status)
-        return {**result, **self._leave_archive(stack, wait and delete_archive)}
+        return {**result, **self._leave_archive(stack, doomed=wait and delete_archive)}
 
     def get_archive_bucket(self) -> str | None:
         """Return the bucket with archived audit events, of the stack or of the one that was
@@ -226,13 +243,21 @@ class SyncStackManager:
         stack = describe_stack(aws, name) or last_deleted_stack(aws, name)
         return None if stack is None else stack.outputs.get(_ARCHIVE_OUTPUT)
 
-    def _leave_archive(self, stack: Stack, doomed: bool) -> dict[str, Any]:
+    def _leave_archive(self, stack: Stack, *, doomed: bool = False) -> dict[str, Any]:
         bucket = stack.outputs.get(_ARCHIVE_OUTPUT)
         if bucket is None:
             return {}
         if doomed:
             return {"objects_deleted": delete_archive(self._aws, self.stack_name, bucket)}
         return {"archive_bucket": bucket}
+
+    def _require_own(self, stack_name: str | None) -> None:
+        """Refuse the name of another stack. Without this, a program that names the stack again
+        might delete one and mean another."""
+        if stack_name not in (None, self.stack_name):
+            raise ValidationError(
+                "stack_name", stack_name, f"is not the stack of this manager, {self.stack_name}"
+            )
 
     def _refuse_protected(self) -> None:
         table = described_table(self._aws, self.stack_name)
@@ -271,6 +296,7 @@ class SyncStackManager:
             kind, template = "CREATE", build_template(options)
         else:
             self._refuse_foreign_stack(stack)
+            self._require_table(table)
             self._require_versions(table)
             body = read_template(self._aws, stack)
             position = starting_position(self._aws, self.stack_name) or STARTING_POSITION
@@ -278,6 +304,15 @@ class SyncStackManager:
             kind, template = "UPDATE", build_template(options, kept_shape(body), position, kept)
         tags = stack_tags(self.stack_name, options.tags)
         return plan_changes(self._aws["cloudformation"], self.stack_name, kind, template, tags)
+
+    def _require_table(self, table: dict[str, Any] | None) -> None:
+        if table is None:
+            raise StackOperationError(
+                self.stack_name,
+                "its table is gone, and CloudFormation does not make it again. Nothing was changed."
+                f" Restore a backup as the table '{self.stack_name}', or begin anew:"
+                f" zae-limiter delete --name {self.stack_name}, then deploy",
+            )
 
     def _require_versions(self, table: dict[str, Any] | None) -> None:
         """Leave a table alone whose records say that newer clients look after it."""

@@ -47,7 +47,9 @@ def judge_table(described: dict[str, Any]) -> Finding:
     indexes = {i["IndexName"]: i for i in described.get("GlobalSecondaryIndexes", ())}
     wanted = [i["IndexName"] for i in get_table_definition("")["GlobalSecondaryIndexes"]]
     missing = [name for name in wanted if name not in indexes]
-    busy = [name for name, index in indexes.items() if index.get("IndexStatus") != "ACTIVE"]
+    busy = [
+        name for name, index in indexes.items() if index.get("IndexStatus", "ACTIVE") != "ACTIVE"
+    ]
     status = described["TableStatus"]
     told = f"{status}, {len(indexes)} indexes, about {described.get('ItemCount', 0):,} items"
     if missing:
