@@ -1,4 +1,4 @@
-"""Run many seeds: `python -m tests.simulation --seeds 20000 [--start 0] [--stream]`."""
+"""Run many seeds: `python -m tests.simulation --seeds 20000 [--start 0] [--receipts]`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from .campaign import Broken, kept_seeds, run_seed, run_stream_seed
+from .campaign import Broken, kept_seeds, run_receipt_seed, run_seed, run_stream_seed
 from .world import World
 
 _REPORT_EVERY_S = 2.0
@@ -19,11 +19,14 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=1000, help="how many seeds to run")
     parser.add_argument("--start", type=int, default=0, help="the first of them")
     parser.add_argument("--stream", action="store_true", help="with readers of the stream")
+    parser.add_argument("--receipts", action="store_true", help="with keys and tokens")
     asked = parser.parse_args()
-    kept = kept_seeds() if asked.seeds > 1 and not asked.stream else []
+    is_plain = not (asked.stream or asked.receipts)
+    kept = kept_seeds() if asked.seeds > 1 and is_plain else []
     seeds = [*kept, *range(asked.start, asked.start + asked.seeds)]
     try:
-        _run_all(seeds, run_stream_seed if asked.stream else run_seed)
+        special = run_stream_seed if asked.stream else run_receipt_seed
+        _run_all(seeds, run_seed if is_plain else special)
     except Broken as broken:
         print(f"\n{broken}", file=sys.stderr)
         return 1

@@ -7,6 +7,7 @@ from pathlib import Path
 from zae_limiter.core.apply import apply
 
 from .properties import check
+from .receipt_world import ReceiptWorld, check_receipts
 from .stream_world import StreamWorld, check_stream
 from .truth import Apply
 from .world import World
@@ -42,6 +43,17 @@ def run_stream_seed(seed: int) -> StreamWorld:
         check(world)
     except Exception as problem:
         raise Broken(seed, problem, " --stream") from problem
+    return world
+
+
+def run_receipt_seed(seed: int) -> ReceiptWorld:
+    """Run one seed with receipts, and check the run."""
+    world = ReceiptWorld(seed)
+    try:
+        world.run()
+        check_receipts(world)
+    except Exception as problem:
+        raise Broken(seed, problem, " --receipts") from problem
     return world
 
 

@@ -17,8 +17,15 @@ from zae_limiter.core.hierarchy import ConfigSlot, decide, slots
 from zae_limiter.core.idempotency import operation_name
 from zae_limiter.core.limit import Limit, LimitSet
 from zae_limiter.core.models import LimiterConfig
+from zae_limiter.core.receipts import ReceiptSwap, StaleReceipt
 from zae_limiter.core.writes import Granted, Outcome, Write
-from zae_limiter.ports.repository_protocol import Buckets, ConfigPage, Configs, Declaration
+from zae_limiter.ports.repository_protocol import (
+    Buckets,
+    ConfigPage,
+    Configs,
+    Declaration,
+    Receipts,
+)
 from zae_limiter.runtime.simulated_scheduler import Scheduler
 
 Apply = Callable[[Write, Bucket | None], Outcome]
@@ -48,6 +55,15 @@ class Change:
     limits: Limits
 
 
+@dataclass(frozen=True, slots=True)
+class Swapped:
+    """A swap of a receipt that took effect, with the true time, and the writes that went along."""
+
+    at_ms: int
+    swap: ReceiptSwap
+    writes: tuple[Addressed, ...]
+
+
 @dataclass(slots=True)
 class Truth:
     """Everything that took effect, in order."""
@@ -58,6 +74,7 @@ class Truth:
     landed: set[tuple[BucketAddress, str]] = field(default_factory=set)
     expired: set[BucketAddress] = field(default_factory=set)
     stream: list[BucketChange] = field(default_factory=list)
+    swapped: list[Swapped] = field(default_factory=list)
 
     def tell(self, address: BucketAddress, before: Bucket | None, after: Bucket | None) -> None:
         """Put a change of an item into the stream."""
@@ -103,12 +120,14 @@ class TrueStore(MemoryStore):
 
     buckets: Buckets  # type: ignore[assignment]
     configs: Configs  # type: ignore[assignment]
+    receipts: Receipts  # type: ignore[assignment]
 
     def __init__(self, scheduler: Scheduler, apply: Apply = apply, *, metered: bool) -> None:
         super().__init__(apply)
         self.truth = Truth(scheduler)
         self._tables = self.buckets._tables  # type: ignore[attr-defined]
-        self.buckets = _TrueBuckets(self.buckets, self.truth, metered)
+        self.buckets = buckets = _TrueBuckets(self.buckets, self.truth, metered)
+        self.receipts = _TrueReceipts(self.receipts, buckets, self.truth)
         self.configs = _TrueConfigs(self.configs, self.truth, self._tables)
 
     def expire(self) -> None:
@@ -148,10 +167,10 @@ class _TrueBuckets:
         else:
             outcomes = await self._buckets.write_all(writes)
         if all(isinstance(outcome, Granted) for outcome in outcomes):
-            self._note(writes, before, outcomes)
+            self.note(writes, before, outcomes)
         return outcomes
 
-    def _note(
+    def note(
         self,
         writes: Sequence[Addressed],
         before: Mapping[BucketAddress, Bucket],
@@ -166,6 +185,25 @@ class _TrueBuckets:
                 truth.applied.append(Applied(step, now_ms, address, write, seen, outcome.bucket))
                 truth.tell(address, seen, outcome.bucket)
                 truth.landed.add((address, operation_name(write.operation)))
+
+
+class _TrueReceipts:
+    def __init__(self, receipts: Receipts, buckets: _TrueBuckets, truth: Truth) -> None:
+        self.read = receipts.read
+        self._receipts = receipts
+        self._buckets = buckets
+        self._truth = truth
+
+    async def swap(
+        self, swap: ReceiptSwap, writes: Sequence[Addressed] = ()
+    ) -> list[Outcome] | StaleReceipt:
+        before = await self._buckets.read([address for address, _ in writes])
+        answer = await self._receipts.swap(swap, writes)
+        if isinstance(answer, list) and all(isinstance(each, Granted) for each in answer):
+            self._buckets.note(writes, before, answer)
+            now_ms = self._truth.scheduler.now_ms
+            self._truth.swapped.append(Swapped(now_ms, swap, tuple(writes)))
+        return answer
 
 
 class _TrueConfigs:

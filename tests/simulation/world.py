@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from random import Random
 from types import SimpleNamespace
-from typing import cast
+from typing import Self, cast
 from unittest.mock import patch
 
 from zae_limiter import Entity, OnUnavailable, RateLimiterUnavailable, RateLimitExceeded
@@ -70,7 +70,7 @@ class World:
         self.fate = self.simulation.client(self.store)
         self.clients = [self._client() for _ in range(self.scenario.clients)]
 
-    def run(self) -> World:
+    def run(self) -> Self:
         """From the first entity to the last answer."""
         with _silence(), _few_writes_each():
             self._prepare()
