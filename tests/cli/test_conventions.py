@@ -48,6 +48,7 @@ EXISTING = [
     ("limits diff", MANIFEST),
     ("limits export",),
     ("limits plan", MANIFEST),
+    ("limits simulate", MANIFEST),
     ("resource delete-defaults", "gpt-4", "--yes"),
     ("resource get-defaults", "gpt-4"),
     ("resource list",),

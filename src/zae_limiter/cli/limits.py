@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable
-from dataclasses import asdict, replace
-from functools import wraps
+from dataclasses import asdict
 from importlib.resources import files
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
-from ..core.exceptions import ManifestConflictError, ManifestError
+from ..core.exceptions import ManifestConflictError
 from ..core.manifest import Manifest, manifest_to_dict
 from ..core.manifest_plan import ManifestPlan
 from ..flows.admin.provision import AppliedCounts, apply_plan, export_manifest, plan_manifest
-from ..manifest_file import dump_manifest, load_manifest, read_manifest_bytes
+from ..manifest_file import dump_manifest
 from ..runtime.blocking import run
-from .options import Command, change_options, examples, json_option, store_options, yes_option
+from .manifest_options import aimed, manifest_argument
+from .options import change_options, examples, json_option, store_options, yes_option
 from .output import print_json, print_lines
 from .plan_report import plan_lines, plan_summary, plan_to_dict
 from .progress import progress_on_stderr
+from .simulate import simulate
 from .target import Target
 
-_STANDARD_INPUT = "-"
 _FORCE_HINT = (
     "Hint: `limits diff` shows the differences. `limits apply --force` undoes what others did;\n"
     "`limits export` writes a manifest of what is stored now."
@@ -37,37 +34,7 @@ def limits() -> None:
     """Limits and entities declared in a file."""
 
 
-def manifest_argument(command: Command) -> Callable[..., Any]:
-    """Add the manifest, as an argument or as `--file`, given to the command as `manifest`."""
-
-    @wraps(command)
-    def with_manifest(*args: Any, file: str | None, named: str | None, **options: Any) -> Any:
-        if (file is None) == (named is None):
-            raise click.UsageError("Name one manifest: FILE, or --file FILE.")
-        return command(*args, manifest=_read(file or named or ""), **options)
-
-    path = click.Path(exists=True, dir_okay=False, allow_dash=True)
-    with_option: Callable[..., Any] = click.option(
-        "--file", "-f", "named", type=path, help="The manifest, in place of FILE; - is stdin."
-    )(with_manifest)
-    return click.argument("file", type=path, required=False)(with_option)
-
-
-def _read(file: str) -> Manifest:
-    try:
-        if file == _STANDARD_INPUT:
-            return read_manifest_bytes(sys.stdin.buffer, "<stdin>")
-        return load_manifest(file)
-    except ManifestError as error:
-        raise click.ClickException("\n".join(error.lines)) from error
-
-
-def _aim(target: Target, manifest: Manifest) -> Target:
-    """Return the target with the namespace of the manifest, unless another one was typed."""
-    source = click.get_current_context().get_parameter_source("namespace")
-    if source is ParameterSource.COMMANDLINE:
-        return target
-    return replace(target, namespace=manifest.namespace)
+limits.add_command(simulate)
 
 
 @limits.command(epilog=examples("limits validate examples/limits.yaml", on_a_store=False))
@@ -108,7 +75,7 @@ def plan(manifest: Manifest, quiet: bool, as_json: bool, target: Target) -> None
 
     `-N` compares with another namespace than the manifest names.
     """
-    target = _aim(target, manifest)
+    target = aimed(target, manifest)
     planned = _plan(target, manifest)
     if as_json:
         print_json(plan_to_dict(target.namespace, planned))
@@ -130,7 +97,7 @@ def _plan(target: Target, manifest: Manifest) -> ManifestPlan:
 @store_options
 def diff(manifest: Manifest, quiet: bool, as_json: bool, target: Target) -> None:
     """Compare a manifest with what is stored. The exit code is 1 if they differ."""
-    target = _aim(target, manifest)
+    target = aimed(target, manifest)
     found = _plan(target, manifest)
     if as_json:
         print_json(plan_to_dict(target.namespace, found))
@@ -156,7 +123,7 @@ def apply(
     have changed are left alone, and so is all the rest, unless --force is given. An apply that was
     interrupted goes on where it ended. Entities are never deleted.
     """
-    target = _aim(target, manifest)
+    target = aimed(target, manifest)
     with target.open() as repository:
         planned = run(plan_manifest(repository.scope, manifest))
         if not quiet and not as_json:

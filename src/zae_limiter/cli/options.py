@@ -39,6 +39,7 @@ _STORE = (
     click.option("--region", help="The AWS region of the stack."),
     click.option("--endpoint-url", help="The endpoint of the stack, if it is not AWS."),
 )
+_STORE_NAMES = ("url", "stack", "region", "endpoint_url")
 _namespace = click.option(
     "--namespace",
     "-N",
@@ -55,6 +56,10 @@ _principal = click.option(
     help="Who makes the change; by default the user, or the caller's ARN on AWS.",
 )
 _TYPED = ParameterSource.COMMANDLINE
+_NO_STORE = (
+    "Name the store: --url (or ZAEL_URL), such as sqlite:///limits.db,"
+    " or --name (or ZAEL_STACK), such as zae-limiter."
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 page_option = click.option(
@@ -83,6 +88,28 @@ def store_options(command: Command) -> Callable[..., Any]:
         return command(*args, target=Target(url, namespace), **options)
 
     return _with_store(_namespace(with_target))
+
+
+def optional_store_options(command: Command) -> Callable[..., Any]:
+    """Add the options that choose a store and a namespace, for a command that can do without:
+    `target` is None if no store is named."""
+
+    @wraps(command)
+    def with_target(*args: Any, namespace: str, **options: Any) -> Any:
+        if options["url"] or options["stack"]:
+            url = _take_url(options)
+            return command(*args, target=Target(url, namespace), **options)
+        rest = {key: value for key, value in options.items() if key not in _STORE_NAMES}
+        return command(*args, target=None, **rest)
+
+    return _with_store(_namespace(with_target))
+
+
+def require_store(target: Target | None) -> Target:
+    """Return the target, or say that no store is named."""
+    if target is None:
+        raise click.UsageError(_NO_STORE)
+    return target
 
 
 def change_options(command: Command) -> Callable[..., Any]:
@@ -128,10 +155,7 @@ def _take_url(options: dict[str, Any]) -> str:
                 raise click.UsageError(f"{option} goes with --name: --url names the store already.")
         return str(url)
     if not stack:
-        raise click.UsageError(
-            "Name the store: --url (or ZAEL_URL), such as sqlite:///limits.db,"
-            " or --name (or ZAEL_STACK), such as zae-limiter."
-        )
+        raise click.UsageError(_NO_STORE)
     return dynamodb_url(stack, region, endpoint_url)
 
 
