@@ -108,6 +108,28 @@ def test_namespaces_have_lines_of_their_own(repository: SyncRepository) -> None:
         assert found["zae_limiter_acquires_total", labels] == admitted
 
 
+@pytest.mark.parametrize(("store", "operation"), [("sqlite", "write"), ("dynamodb", "UpdateItem")])
+def test_a_store_outside_memory_tells_calls_and_their_seconds(
+    store: str, operation: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    is_file = store == "sqlite"
+    url = f"sqlite:///{tmp_path}/limits.db" if is_file else request.getfixturevalue("table").url
+    with SyncRepository.open(url=url) as repository:
+        repository.set_system_defaults([Limit.per_day("rpd", 30)])
+        before = repository.get_stats().traffic
+        for _ in range(5):
+            with SyncRateLimiter(repository).acquire("key-1", "gpt-4", {"rpd": 1}):
+                pass
+        traffic = repository.get_stats().traffic
+        registry = CollectorRegistry()
+        registry.register(LimiterCollector(repository))
+        found = samples(served(registry))
+    assert 4 <= traffic.calls[operation] - before.calls.get(operation, 0) <= 6
+    assert traffic.seconds[operation] > before.seconds.get(operation, 0.0)
+    labels = json.dumps({"namespace": "default", "operation": operation})
+    assert found["zae_limiter_store_seconds_total", labels] > 0
+
+
 def test_open_telemetry_is_told_the_same(repository: SyncRepository) -> None:
     reader = InMemoryMetricReader()
     provider = MeterProvider([reader])
@@ -142,6 +164,15 @@ def test_dashboard_and_alerts_ask_for_metrics_that_exist(
     asked = set(re.findall(r"zae_limiter_\w+", text))
     assert asked
     assert asked <= known
+
+
+def test_the_dashboard_and_the_documentation_show_every_metric(repository: SyncRepository) -> None:
+    dashboard = (DEPLOY / "grafana-dashboard.json").read_text(encoding="utf-8")
+    page = (DEPLOY.parent / "docs" / "observability.md").read_text(encoding="utf-8")
+    for measure in measures(repository.get_stats()):
+        name = f"{PREFIX}_{measure.name}" + ("" if measure.is_gauge else "_total")
+        assert re.search(rf"{name}\b", dashboard), name
+        assert f"`{name}`" in page
 
 
 def test_durations_are_recorded_for_those_who_ask(repository: SyncRepository) -> None:

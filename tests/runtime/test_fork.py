@@ -98,3 +98,34 @@ def test_the_child_of_a_fork_may_run_an_event_loop_of_its_own(tmp_path: Path) ->
         print(status, asyncio.run(use(repository)))
     """
     assert output_of(program, f"sqlite:///{tmp_path / 'limits.db'}") == "0 {'rpm': 850}\n"
+
+
+def test_a_child_counts_calls_although_a_thread_of_its_parent_was_counting() -> None:
+    program = """
+        import os, signal, threading
+        from zae_limiter.backends.dynamodb.wire.meter import Meter
+        from zae_limiter.local.call_times import CallTimes
+        import zae_limiter.runtime.ids
+
+        meter, times = Meter(), CallTimes()
+        held, forked = threading.Event(), threading.Event()
+
+        def count():
+            with meter._lock, times._lock:
+                held.set()
+                forked.wait()
+
+        thread = threading.Thread(target=count)
+        thread.start()
+        held.wait()
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            meter.count_seconds("GetItem", 1.0)
+            times.note("read", 1.0)
+            os._exit(0)
+        forked.set()
+        thread.join()
+        print(os.waitpid(child, 0)[1])
+    """
+    assert output_of(program) == "0\n"

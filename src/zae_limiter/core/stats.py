@@ -14,12 +14,14 @@ class StoreTraffic:
     """The traffic between a client and its store, by operation.
 
     `failed_conditions` are bound to happen: a bucket was short, or another client was faster.
+    `seconds` are those that all requests took together.
     """
 
     calls: Mapping[str, int] = field(default_factory=dict)
     requests: Mapping[str, int] = field(default_factory=dict)
     failed_conditions: Mapping[str, int] = field(default_factory=dict)
     units: Mapping[str, float] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,4 +67,5 @@ class LimiterStats:
             "requests": dict(self.traffic.requests),
             "failed_conditions": dict(self.traffic.failed_conditions),
             "units": dict(self.traffic.units),
+            "seconds": dict(self.traffic.seconds),
         }

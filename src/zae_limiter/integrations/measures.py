@@ -55,6 +55,7 @@ def measures(stats: LimiterStats) -> Iterator[Measure]:
         ("store_calls", "Calls to the store.", traffic.calls),
         ("store_requests", "Requests sent for calls, repeated ones included.", traffic.requests),
         ("store_failed_conditions", "Writes whose condition failed.", traffic.failed_conditions),
+        ("store_seconds", "Seconds that requests to the store took.", traffic.seconds),
         ("store_units", "Capacity units that the store reported.", traffic.units),
     ):
         values: Values = {(operation,): float(count) for operation, count in counts.items()}

@@ -388,10 +388,10 @@ class ShowsBuckets(Protocol):
 
 @runtime_checkable
 class CountsTraffic(Protocol):
-    """An optional role: a store that is reached over a network counts its calls."""
+    """An optional role: a store outside this process's memory counts its calls."""
 
     def traffic(self) -> StoreTraffic:
-        """Return the calls, requests and units so far."""
+        """Return the calls, requests, seconds and units so far."""
 
 
 @runtime_checkable

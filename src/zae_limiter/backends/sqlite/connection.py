@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from ...core.exceptions import InfrastructureNotFoundError, StorageUnavailable
 from ...local.breaker import FAIR_S, PROBE_S, Breaker, Turn
+from ...local.call_times import CallTimes
 from ...local.deadline import left_s
 from ...ports.io import Io
 from .errors import busy_error, is_busy, translate
@@ -70,11 +71,13 @@ class Connection:
         io: Io,
         wait_s: float,
         breaker: Breaker | None = None,
+        times: CallTimes | None = None,
         *,
         aside: bool = False,
     ) -> None:
         self._path = path
         self.breaker = breaker or Breaker(0)
+        self.times = times or CallTimes()
         self._offload = io.offload_aside if aside else io.offload
         self._wait_s = wait_s
         self._session = _Session()
@@ -87,11 +90,11 @@ class Connection:
 
     async def read(self, work: Work[T]) -> T:
         """Run `work` on one snapshot of the data."""
-        return await self._patiently(lambda db: _transaction(db, "BEGIN", work))
+        return await self._patiently("read", lambda db: _transaction(db, "BEGIN", work))
 
     async def select(self, statement: str, values: Sequence[object]) -> list[Any]:
         """Return all rows of one statement, which is a snapshot by itself."""
-        return await self._patiently(lambda db: db.execute(statement, values).fetchall())
+        return await self._patiently("read", lambda db: db.execute(statement, values).fetchall())
 
     async def write(self, work: Work[T]) -> T:
         """Run `work` as one transaction: all of it takes effect, or it raises and nothing does.
@@ -105,7 +108,7 @@ class Connection:
         longest_s = PROBE_S if turn is Turn.PROBE else self._wait_s
         try:
             found = await self._patiently(
-                lambda db: _transaction(db, "BEGIN IMMEDIATE", work), longest_s
+                "write", lambda db: _transaction(db, "BEGIN IMMEDIATE", work), longest_s
             )
         except BaseException as error:
             is_fair = turn is Turn.PROBE or time.monotonic() - began_s >= FAIR_S
@@ -117,17 +120,20 @@ class Connection:
         self.breaker.succeeded()
         return found
 
-    async def _patiently(self, work: Work[T], longest_s: float | None = None) -> T:
+    async def _patiently(self, operation: str, work: Work[T], longest_s: float | None = None) -> T:
         """Run `work`, and again while the file is locked, until the deadline.
 
         The thread is left free again and again: a caller with less time must not wait in it for
         one with more.
         """
-        deadline = self._deadline(longest_s)
-        while True:
-            found = await self._offload(lambda: self._attempt(work, deadline))
-            if not isinstance(found, _Locked):
-                return found
+        deadline, began_s = self._deadline(longest_s), time.monotonic()
+        try:
+            while True:
+                found = await self._offload(lambda: self._attempt(work, deadline))
+                if not isinstance(found, _Locked):
+                    return found
+        finally:
+            self.times.note(operation, time.monotonic() - began_s)
 
     async def close(self) -> None:
         """Close the file."""

@@ -6,6 +6,7 @@ Every write is one transaction, so a process that is killed leaves a consistent 
 from __future__ import annotations
 
 from ...core.models import BackendCapabilities
+from ...core.stats import StoreTraffic
 from ...local.breaker import Breaker
 from ...ports.io import Io
 from .audit import SqliteAudit
@@ -60,7 +61,12 @@ class SqliteStore:
         located = locate(path)
         connection = Connection(located, io, wait_s, Breaker(breaker_failures, located))
         await connection.open(create=create)
-        return cls(connection, Connection(located, io, wait_s, aside=True))
+        reader = Connection(located, io, wait_s, times=connection.times, aside=True)
+        return cls(connection, reader)
+
+    def traffic(self) -> StoreTraffic:
+        """Return the calls of both connections so far: `read` and `write`."""
+        return self._connection.times.traffic()
 
     @property
     def breaker_state(self) -> str:

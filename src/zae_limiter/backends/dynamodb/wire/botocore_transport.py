@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import ssl
-import threading
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
@@ -16,6 +15,7 @@ from botocore import exceptions, xform_name
 from botocore.config import Config
 from botocore.parsers import ResponseParserError
 
+from ....local.fork_safety import new_lock
 from ....local.steady_time import steady_s
 from .credentials import find_region, missing_credentials
 from .edge import Limits
@@ -48,7 +48,7 @@ class BotocoreTransport:
         self._region = region
         self._endpoint_url = endpoint_url
         self._limits = limits or Limits()
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._client: Any = None
         self._pid = 0
 

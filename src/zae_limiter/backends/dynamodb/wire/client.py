@@ -121,12 +121,14 @@ class DynamoClient:
         if self.breaker.is_open:
             await self._pass_breaker()
         self.meter.count_request(operation, is_first=is_first)
+        began_s = time.monotonic()
         try:
             content = await self._exchange(operation, parameters)
         except (ConditionFailed, TransactionCanceled):
             self.meter.count_refused(operation)
             raise
         finally:
+            self.meter.count_seconds(operation, time.monotonic() - began_s)
             if self.clock.offset_s != self._offset_s:
                 self._correct_clock()
         if "ConsumedCapacity" in content:

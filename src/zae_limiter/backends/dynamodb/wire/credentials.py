@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ....core.exceptions import StorageUnavailable, ValidationError
+from ....local.fork_safety import new_lock
 from .endpoint import Endpoint, endpoint_of_environment, parse_endpoint
 from .errors import ErrorRow, hopeless, hopeless_now, raise_ours
 from .proxy import parse_proxy
@@ -53,7 +54,7 @@ class Access:
         self._region = region
         self._endpoint_url = endpoint_url
         self._session = session
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._found: tuple[str, Endpoint, Any] | None = None
         self._last: tuple[Grant, float] | None = None
         self._renewed_at_s = -math.inf

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ....core.stats import StoreTraffic
+from ....local.fork_safety import new_lock
 
 
 class OperationUnits(NamedTuple):
@@ -20,13 +20,15 @@ class OperationUnits(NamedTuple):
 
 
 class Meter:
-    """The meter counts calls by operation, requests sent for them, capacity units that answers
-    report, and failed conditions: AWS bills those too, but reports no units for them."""
+    """The meter counts calls by operation, requests sent for them, the seconds those took, capacity
+    units that answers report, and failed conditions: AWS bills those too, but reports no units for
+    them."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self.calls: Counter[str] = Counter()
         self.requests: Counter[str] = Counter()
+        self.seconds: defaultdict[str, float] = defaultdict(float)
         self.refused: Counter[str] = Counter()
         self.units: defaultdict[OperationUnits, float] = defaultdict(float)
 
@@ -36,6 +38,11 @@ class Meter:
             self.requests[operation] += 1
             if is_first:
                 self.calls[operation] += 1
+
+    def count_seconds(self, operation: str, seconds: float) -> None:
+        """Count the time that a request took, whether it was answered or not."""
+        with self._lock:
+            self.seconds[operation] += seconds
 
     def count_refused(self, operation: str) -> None:
         """Count a request whose condition failed."""
@@ -58,7 +65,13 @@ class Meter:
             units: Counter[str] = Counter()
             for used, amount in self.units.items():
                 units[used.operation] += amount  # type: ignore[assignment]
-            return StoreTraffic(dict(self.calls), dict(self.requests), dict(self.refused), units)
+            return StoreTraffic(
+                dict(self.calls),
+                dict(self.requests),
+                dict(self.refused),
+                units,
+                dict(self.seconds),
+            )
 
 
 def _parts(consumed: Mapping[str, Any]) -> Iterator[tuple[str, float]]:

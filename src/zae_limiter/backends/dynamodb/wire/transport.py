@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from ...._version import __version__
+from ....local.fork_safety import new_lock
 from ....local.steady_time import steady_s
 from ....ports.io import Io
 from .credentials import Access, Grant
@@ -68,7 +68,7 @@ class SignedTransport:
         self._make_edge = make_edge
         self._clock = clock
         self._now_s = now_s
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._edge: Edge | None = None
         self._kept: dict[str, _Kept] = {}
 
