@@ -8,9 +8,13 @@ from typing import Any, cast
 import pytest
 
 from tests.support.dynamodb import Runner
-from zae_limiter.backends.dynamodb.checkpoints import DynamoCheckpoints, has_checkpoints
+from zae_limiter.backends.dynamodb.checkpoints import (
+    DynamoCheckpoints,
+    has_checkpoints,
+    works_with_checkpoints,
+)
 from zae_limiter.backends.dynamodb.pages import Query, read_pages
-from zae_limiter.backends.dynamodb.schema import pk_stream
+from zae_limiter.backends.dynamodb.schema import key, pk_stream
 from zae_limiter.backends.dynamodb.store import DynamoStore
 from zae_limiter.backends.dynamodb.streams import DynamoStream, open_stream
 from zae_limiter.backends.dynamodb.table import Table
@@ -248,6 +252,20 @@ def test_a_checkpoint_is_its_owners_alone_and_goes_back_if_the_owner_does(
     assert driver.run(checkpoints.read("s")) == Checkpoint("10", "me", 1)
     assert driver.run(checkpoints.read("other")) == Checkpoint()
     assert driver.run(store.has_reader())
+
+
+def test_records_of_others_beside_the_checkpoints_are_no_checkpoints(
+    driver: Runner, store: DynamoStore
+) -> None:
+    for sort_key in ("x", "#", "#SHARD", "#SHARDS#a"):
+        driver.run(store.table.put(key(pk_stream(), sort_key)))
+    assert not driver.run(has_checkpoints(store.table))
+    for sort_key in ("#SHARD#", "#SHARD#work", "#SHARD##label#shard"):
+        driver.run(store.table.put(key(pk_stream(), sort_key)))
+    assert driver.run(works_with_checkpoints(store.table)) == []
+    driver.run(DynamoCheckpoints(store.table, "work").lease("label#shard", "me", 1))
+    assert driver.run(works_with_checkpoints(store.table)) == ["work"]
+    assert driver.run(has_checkpoints(store.table))
 
 
 def test_an_owner_learns_who_asks_for_its_shard(driver: Runner, store: DynamoStore) -> None:

@@ -123,12 +123,17 @@ def _checkpoint(fields: ItemReader, now_ms: int) -> Checkpoint:
     return Checkpoint(record_id, owner, lease_ends_ms, wanted_by)
 
 
+_OF_ANY_WORK = Query(pk_stream(), sk_stream_shard("", "").removesuffix("#"), attributes=("SK",))
+
+
 async def works_with_checkpoints(table: Table) -> list[str]:
-    """Return the names of the works of which readers have left checkpoints."""
-    items = await read_pages(table, Query(pk_stream(), attributes=("PK", "SK")))
-    return sorted({item["SK"]["S"].split("#")[2] for item in items})
+    """Return the names of the works of which readers have left checkpoints. A record whose key
+    names no work and no shard is none of theirs."""
+    items = await read_pages(table, _OF_ANY_WORK)
+    places = [item["SK"]["S"].split("#")[2:] for item in items]
+    return sorted({work for work, *shard in places if work and shard})
 
 
 async def has_checkpoints(table: Table) -> bool:
     """Whether any reader of the table's stream has left a checkpoint."""
-    return bool(await read_pages(table, Query(pk_stream()), limit=1))
+    return bool(await read_pages(table, _OF_ANY_WORK, limit=1))
