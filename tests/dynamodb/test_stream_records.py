@@ -167,6 +167,7 @@ POISON: dict[str, Any] = {
     "no refill time": damaged(rf=None),
     "a number that is none": damaged(b_rpm_tc={"N": "many"}),
     "text for a number": damaged(b_rpm_tk={"S": "1"}),
+    "more acquires than can be": damaged(ac={"N": "9" * 38}),
     "no capacity": damaged(b_rpm_cp=None),
     "a shard that cannot be": keyed("ns-1/BUCKET#key#gpt-4#77", "#STATE"),
     "a shard with a leading zero": keyed("ns-1/BUCKET#key#gpt-4#00", "#STATE"),

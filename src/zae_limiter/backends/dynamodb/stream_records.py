@@ -24,6 +24,7 @@ from ...core.audit import AuditEvent
 from ...core.bucket import Bucket, BucketAddress
 from ...core.changes import AuditRemoval, BucketChange, ChangeBatch
 from ...core.exceptions import StoredDataError
+from ..damage import check_stored_numbers
 from .bucket_codec import address_of, decode_bucket_item
 from .codec import decode_event_item
 from .schema import parse_namespace, sequence_text, sk_state
@@ -104,7 +105,10 @@ def _images(
     if event not in ("INSERT", "MODIFY"):
         raise ValueError(f"there is no event {event!r}")
     before = None if event == "INSERT" else decode_bucket_item(address, change["OldImage"])
-    return before, decode_bucket_item(address, change["NewImage"])
+    after = decode_bucket_item(address, change["NewImage"])
+    # Counted, a damaged number of acquires would make the whole snapshot unreadable.
+    check_stored_numbers(image.acquires for image in (before, after) if image is not None)
+    return before, after
 
 
 def _audit_removal(record: StreamRecord, change: StreamRecord, pk: str) -> AuditRemoval:
