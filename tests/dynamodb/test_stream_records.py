@@ -18,6 +18,7 @@ from zae_limiter.core.audit import AuditEvent
 from zae_limiter.core.bucket import BucketAddress, full_bucket, take_tokens
 from zae_limiter.core.changes import AuditRemoval, BucketChange, ChangeBatch
 from zae_limiter.core.limit import LimitSet
+from zae_limiter.core.windows import window_start
 
 ADDRESS = BucketAddress("ns-1", "key", "gpt-4", 0)
 BEFORE = full_bucket(LimitSet.of([Limit.per_minute("rpm", 60)]), 0, metered=True)
@@ -69,6 +70,15 @@ def test_records_of_lambda_and_of_polling_tell_the_same(event: str, wanted: Buck
     record = bucket_record(event)
     assert decode_records([record]) == ChangeBatch((wanted,))
     assert decode_records([polled(record)], LABEL) == ChangeBatch((wanted,))
+
+
+def test_a_time_in_fractions_of_a_second_is_in_the_window_of_its_second() -> None:
+    last_s = int(datetime(2024, 5, 31, 23, 59, 59, tzinfo=UTC).timestamp())
+    finer = datetime(2024, 5, 31, 23, 59, 59, 999_700, tzinfo=UTC)
+    told = [last_s, last_s + 0.9997, finer]
+    batch = decode_records(bucket_record(ApproximateCreationDateTime=at) for at in told)
+    starts = {window_start("hourly", change.at_ms) for change in batch.buckets}
+    assert starts == {datetime(2024, 5, 31, 23, tzinfo=UTC)}
 
 
 def test_sequences_are_in_the_order_of_their_numbers() -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -146,11 +147,13 @@ def number_of(change: StreamRecord) -> str:
 
 
 def written_ms(change: StreamRecord) -> int:
-    """Return the time at which the store wrote."""
+    """Return the time at which the store wrote, rounded down: DynamoDB tells whole seconds that are
+    rounded down. If a finer time were rounded up into the next window, a write that two readers are
+    told of in different precision would be counted in both windows."""
     at = change["ApproximateCreationDateTime"]
     if isinstance(at, bool):
         raise ValueError(f"{at} is no time")
-    at_ms = round(1000 * (at.timestamp() if isinstance(at, datetime) else float(at)))
+    at_ms = math.floor(1000 * (at.timestamp() if isinstance(at, datetime) else float(at)))
     if not 0 <= at_ms < _LAST_MS:
         raise ValueError(f"there is no window at {at}")
     return at_ms
