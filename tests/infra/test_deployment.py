@@ -23,7 +23,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.dynamodb.test_stream import snapshots_of, totals, use
-from tests.support.aggregators import Aggregator, wait_until
+from tests.support.aggregators import Aggregator, checkpoints, wait_until
 from tests.support.servers.chaos import Act, ChaosProxy, Hold, Pass, Request
 from tests.support.servers.tables import table_client
 from tests.support.stacks import LocalAws
@@ -95,6 +95,43 @@ def test_a_stack_lives_from_deploy_to_delete(
 def list_stacks(aws: LocalAws) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = json.loads(aws.out_anywhere("list", "--json"))
     return found
+
+
+def processed_by_lambda(aws: LocalAws) -> int:
+    """How many changes the log of the Lambda tells of."""
+    group = f"/aws/lambda/{aws.stack}-aggregator"
+    pages = aws.client("logs").get_paginator("filter_log_events").paginate(logGroupName=group)
+    lines = [event["message"] for page in pages for event in page["events"]]
+    return sum(json.loads(line).get("processed", 0) for line in lines if line.startswith("{"))
+
+
+def test_a_lambda_and_processes_that_read_one_stream_count_each_write_once(
+    aws: LocalAws, repository: SyncRepository, tmp_path: Path
+) -> None:
+    windows = ("--windows", "hourly,daily")
+    with table_client(aws.server) as client:
+        table = aws.table(client)
+        readers = [Aggregator(table, tmp_path, *windows) for _ in range(2)]
+        try:
+            account = use(table, tmp_path, STEPS)
+            wait_until(lambda: all(reader.has_started() for reader in readers), "readers start")
+            assert readers[0].end(signal.SIGKILL) == -signal.SIGKILL
+            assert readers[1].end() == 0, readers[1].errors()
+        finally:
+            for reader in readers:
+                reader.process.kill()
+        for checkpoint in checkpoints(table):
+            # Everything is delivered again.
+            table.call("DeleteItem", Key={"PK": checkpoint["PK"], "SK": checkpoint["SK"]})
+        last = Aggregator(table, tmp_path, "--once", *windows)
+        assert last.wait() == 0, last.errors()
+    counted = +account.charged
+    for window in ("hourly", "daily"):
+        assert +totals(snapshots_of(repository, window)) == counted
+    changes = last.lines()[-1]["processed"]
+    wait_until(lambda: processed_by_lambda(aws) >= changes, "the Lambda has seen everything, too")
+    for window in ("hourly", "daily"):
+        assert +totals(snapshots_of(repository, window)) == counted
 
 
 def test_a_stack_without_an_aggregator_is_counted_by_a_process(
