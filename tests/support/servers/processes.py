@@ -66,6 +66,14 @@ _DYNAMODB_LOCAL = _Recipe(
     ],
     folder=install.dynamodb_local,
 )
+# It keeps its tables and streams in a file of its folder, which is one of SQLite.
+_DYNAMODB_LOCAL_ON_DISK = _Recipe(
+    lambda port: [
+        *(install.java(), f"-Djava.library.path={install.dynamodb_local()}/DynamoDBLocal_lib"),
+        *("-jar", f"{install.dynamodb_local()}/DynamoDBLocal.jar", "-dbPath", "."),
+        *("-sharedDb", "-disableTelemetry", "-port", str(port)),
+    ],
+)
 # Lambdas run as its children: they must see the code that was deployed, and no other.
 _MINISTACK = _Recipe(
     lambda port: [str(install.ministack()), "-m", "ministack"],
@@ -79,19 +87,22 @@ _MINISTACK = _Recipe(
 _RECIPES = {
     "dynoxide": _DYNOXIDE,
     "dynamodb-local": _DYNAMODB_LOCAL,
+    "dynamodb-local-on-disk": _DYNAMODB_LOCAL_ON_DISK,
     "extenddb": _EXTENDDB,
     "ministack": _MINISTACK,
 }
 
 
 @contextmanager
-def start(name: str) -> Iterator[Server]:
-    """Run `dynoxide`, `dynamodb-local`, `extenddb` or `ministack` for the length of a block."""
+def start(name: str, folder: Path | None = None) -> Iterator[Server]:
+    """Run a server for the length of a block: `dynoxide`, `dynamodb-local` (or
+    `dynamodb-local-on-disk`), `extenddb` or `ministack`. `folder`: where it keeps its files, if
+    the caller wants to look at them."""
     if name not in _RECIPES:
         raise ServerMissing(f"no server is called {name!r}: there are {', '.join(_RECIPES)}")
     recipe = _RECIPES[name]
-    with tempfile.TemporaryDirectory() as scratch, open(Path(scratch, "log"), "w+b") as log:
-        process, port = _spawn(name, recipe, Path(scratch), log)
+    with tempfile.TemporaryDirectory() as made, open(Path(made, "log"), "w+b") as log:
+        process, port = _spawn(name, recipe, folder or Path(made), log)
         try:
             yield Server(
                 f"http://127.0.0.1:{port}",
