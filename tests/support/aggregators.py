@@ -70,6 +70,9 @@ class Aggregator:
         assert self.process.poll() is None, self.errors()
         return any(line["processed"] >= changes for line in self.lines())
 
+    def has_left_a_shard(self) -> bool:
+        return any(line["shards_of_others"] for line in self.lines())
+
 
 def checkpoints(table: OwnTable) -> list[dict[str, Any]]:
     """The checkpoints of all readers."""
