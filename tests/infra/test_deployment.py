@@ -31,6 +31,7 @@ from tests.support.stream_client import LIMITS, NAMESPACE, RESOURCE
 from tests.support.table_crowd import ROOT
 from zae_limiter import Limit, StackOperationError, SyncRateLimiter, SyncRepository, __version__
 from zae_limiter.cli import cli
+from zae_limiter.core.windows import WINDOW_TYPES
 from zae_limiter.infra.change_sets import plan_changes
 from zae_limiter.infra.options import StackOptions
 from zae_limiter.infra.stack_events import StackEvent
@@ -126,11 +127,11 @@ def test_a_lambda_and_processes_that_read_one_stream_count_each_write_once(
         last = Aggregator(table, tmp_path, "--once", *windows)
         assert last.wait() == 0, last.errors()
     counted = +account.charged
-    for window in ("hourly", "daily"):
+    for window in WINDOW_TYPES[:2]:
         assert +totals(snapshots_of(repository, window)) == counted
     changes = last.lines()[-1]["processed"]
     wait_until(lambda: processed_by_lambda(aws) >= changes, "the Lambda has seen everything, too")
-    for window in ("hourly", "daily"):
+    for window in WINDOW_TYPES[:2]:
         assert +totals(snapshots_of(repository, window)) == counted
 
 
