@@ -275,6 +275,27 @@ async def _parent_refusal(stage: Stage) -> None:
         await stage.refused(amount=CAPACITY // 2)
 
 
+@path("refusal by a parent that another process has just charged")
+async def _charged_parent_refusal(stage: Stage) -> None:
+    await stage.chain(2)
+    other = await stage.process()
+    for _ in range(2):
+        await take(other, stage.amounts(1))
+    await stage.take("level-2", CAPACITY // 2)
+    await take(other, stage.amounts(1))
+    with stage.bill():
+        await stage.refused("level-2", CAPACITY)
+
+
+@path("acquire with a parent that has little left")
+async def _tight_parent(stage: Stage) -> None:
+    await stage.chain(2)
+    await stage.take()
+    await stage.take("level-2", CAPACITY - 8)
+    with stage.bill():
+        await stage.take()
+
+
 @path("acquire with a parent that this process has not seen")
 async def _unseen_parent(stage: Stage) -> None:
     await stage.chain(2)

@@ -136,6 +136,7 @@ def stranger(repository: Repository, cache_ttl: float = 60) -> Repository:
         wait_queues=WaitQueues(),
         images=Bounded(MAX_IMAGES),
         doubted=Bounded(MAX_IMAGES),
+        tentative=Bounded(MAX_IMAGES),
     )
     scope: Scope = replace(inner.scope, local=local)
     twin = type(inner).on_scope(scope, inner.namespace_name, owns_store=False)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from ..core.bucket import Bucket, BucketAddress
 from ..core.writes import UNSEEN, Absent, Outcome
@@ -22,12 +22,16 @@ from .coalesce.queue import WriteQueues
 from .config.cache import ConfigCache
 from .shards.known_split import KnownSplit, learned
 
+if TYPE_CHECKING:
+    from .acquire.charge import Progress
+
 _P = ParamSpec("_P")
 T = TypeVar("T")
 DEFAULT_TTL_MULTIPLIER = 7
 # An acquire from a bucket in use that is not remembered takes two calls. Remembered, it takes one,
 # and about a kilobyte of memory.
 MAX_IMAGES = 100_000
+_MAX_TENTATIVE = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,7 @@ class LocalState:
     `preferred_shards`: which item of a split bucket this process keeps to.
     `doubted`: buckets that refused a charge made in parallel with those of other levels, and have
     passed none since.
+    `tentative`: charges by operation of which it was not certain that they come to pass.
     """
 
     config_cache: ConfigCache = field(default_factory=ConfigCache)
@@ -70,6 +75,9 @@ class LocalState:
         default_factory=lambda: Bounded(MAX_IMAGES)
     )
     doubted: Bounded[BucketAddress, bool] = field(default_factory=lambda: Bounded(MAX_IMAGES))
+    tentative: Bounded[str, Sequence[Progress]] = field(
+        default_factory=lambda: Bounded(_MAX_TENTATIVE)
+    )
     refusals: RefusalCache = field(default_factory=lambda: RefusalCache(ttl_seconds=0))
     write_queues: WriteQueues = field(default_factory=WriteQueues)
     wait_queues: WaitQueues = field(default_factory=WaitQueues)

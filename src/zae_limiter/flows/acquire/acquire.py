@@ -18,6 +18,7 @@ from ..shards.items import draw, is_upkeep_due, others, prefer, read_all
 from ..shards.multi_take import take_from_several
 from ..shards.upkeep import keep_up
 from .charge import Charge, Progress, Shortage, Taken, current_items, shortage
+from .looks import Looks
 from .one_transaction import charge_in_one_transaction
 from .refusals import AcquireRefused, foresee, keep
 from .request import Request, plan_charges
@@ -27,7 +28,9 @@ from .settle import pay, refund
 # Each round means that another client has deleted the bucket; a bound keeps it finite.
 _MAX_ROUNDS = 96
 _OTHER_SHARDS = 2
-_LONGEST_PAUSE_MS = 50
+# Levels are charged at the same time only where each ancestor has enough for so many of the
+# request: what one charge holds until it is undone is then little of what there is.
+_PLENTY = 8
 _Outcomes = Sequence[Taken | Shortage | BaseException]
 _Attempt = Callable[[Scope, Sequence[Progress]], Coroutine[Any, Any, _Outcomes]]
 
@@ -49,27 +52,42 @@ async def charge(scope: Scope, request: Request, acquires: int = 1) -> Charged:
 
 
 async def charge_levels(scope: Scope, charges: Sequence[Charge]) -> Charged:
-    """Charge every level at once. If one is short or fails, undo the others; if one is known
-    to be short, charge none. Raises `AcquireRefused`."""
+    """Charge every level. If one is short or fails, undo the others; if one is known to be short,
+    charge none. Raises `AcquireRefused`.
+
+    Whoever does not know that all was given back does not look again: it would charge twice.
+    """
     levels = [Progress(charge, charge.home) for charge in charges]
     hopeless = foresee(scope, levels)
     if hopeless:
         raise AcquireRefused(hopeless)
     corrections = scope.local.refusals.corrections
-    try:
-        if len(levels) == 1:
-            return await _charge_alone(scope, levels[0])
-        return await _charge_chain(scope, levels)
-    except AcquireRefused as refused:
-        keep(scope, refused, corrections)
-        raise
+    looks = Looks(scope)
+    attempt = _charge_alone if len(levels) == 1 else _charge_chain
+    while True:
+        try:
+            return await attempt(scope, levels)
+        except AcquireRefused as refused:
+            if not (refused.is_undone and await looks.again(refused.short_items)):
+                keep(scope, refused, corrections)
+                raise
+        levels = [_to_read_first(level) for level in levels]
+        if len(levels) > 1:
+            attempt = _charge_chain_in_doubt
 
 
-async def _charge_alone(scope: Scope, level: Progress) -> Charged:
+def _to_read_first(level: Progress) -> Progress:
+    """The charge once more, from the beginning. It reads the item before it writes: the item was
+    short just now."""
+    return Progress(level.charge._replace(speculative=False), level.charge.home)
+
+
+async def _charge_alone(scope: Scope, levels: Sequence[Progress]) -> Charged:
+    level = levels[0]
     try:
         outcome = await _charge_bucket(scope, level)
     except BaseException:
-        await undo(scope, [level])
+        await undo(scope, levels)
         raise
     if isinstance(outcome, Shortage):
         raise AcquireRefused([outcome])
@@ -89,72 +107,85 @@ async def _charge_or_undo(scope: Scope, levels: Sequence[Progress], attempt: _At
     except BaseException:
         await undo(scope, levels)
         raise
+    finally:
+        for level in levels:
+            level.is_tentative = False
 
 
-async def _charge_chain(scope: Scope, levels: Sequence[Progress]) -> Charged:
-    """Charge levels in parallel where each is expected to pass, otherwise in doubt. Look again
-    before an ancestor's refusal is told or remembered: the ancestor may have lacked tokens that
-    another client holds for a request of its own, which is refused and undone. Whoever does not
-    know that all was given back does not look again: it would charge twice."""
-    began_ms = scope.io.now_ms()
-    attempt = _charge_in_parallel if _are_expected(scope, levels) else _charge_in_doubt
-    try:
-        return await _charge_or_undo(scope, levels, attempt)
-    except AcquireRefused as refused:
-        if not (refused.is_undone and refused.is_an_ancestor_short_for_now):
-            raise
-    # Another client's charge is undone within about two calls, and one call has been made.
-    took_ms = min(scope.io.now_ms() - began_ms, _LONGEST_PAUSE_MS)
-    if took_ms > 0:
-        await scope.io.signal().wait(took_ms / 1000, for_store=True)
-    again = [Progress(level.charge, level.charge.home) for level in levels]
-    return await _charge_or_undo(scope, again, _charge_in_doubt)
+def _charge_chain(scope: Scope, levels: Sequence[Progress]) -> Coroutine[Any, Any, Charged]:
+    """Charge levels together where each is expected to pass, otherwise in doubt."""
+    if not _are_expected(scope, levels):
+        return _charge_chain_in_doubt(scope, levels)
+    return _charge_or_undo(scope, levels, _charge_expected)
+
+
+def _charge_chain_in_doubt(
+    scope: Scope, levels: Sequence[Progress]
+) -> Coroutine[Any, Any, Charged]:
+    return _charge_or_undo(scope, levels, _charge_in_doubt)
 
 
 def _are_expected(scope: Scope, levels: Sequence[Progress]) -> bool:
     """True when each level has good reason to pass: its last image covers the request, and it did
-    not refuse the last one that was charged in parallel. A leaf that was not seen is probably full.
+    not refuse the last one that was expected to pass. A leaf that was not seen is probably full.
     """
-    now_ms = scope.io.now_ms()
     leaf, *ancestors = levels
     doubtful = ancestors if _is_unseen(scope, leaf) else levels
     doubted = scope.local.doubted
     if doubted.keys and any(doubted.get(level.charge.home) for level in levels):
         return False
-    return all(_is_covered(scope, level, now_ms) for level in doubtful)
+    return all(_is_covered(scope, level) for level in doubtful)
 
 
 def _is_unseen(scope: Scope, level: Progress) -> bool:
     return scope.local.image(draw(scope, level.charge.home)) is None
 
 
-async def _charge_in_parallel(scope: Scope, levels: Sequence[Progress]) -> _Outcomes:
-    """Charge all levels at the same time; before the others a leaf that was not seen yet. Whoever
-    is short is doubted from now on: its last image was no good reason to charge the others."""
+async def _charge_expected(scope: Scope, levels: Sequence[Progress]) -> _Outcomes:
+    """Charge levels that are expected to pass. Whoever is short is doubted from now on: its last
+    image was no good reason to charge the others."""
     leaf, *ancestors = levels
     outcomes: _Outcomes
-    if not _is_unseen(scope, leaf):
-        outcomes = await scope.io.gather([_charge_bucket(scope, level) for level in levels])
+    if not all(_is_covered(scope, level, _PLENTY) for level in ancestors):
+        # Without this, a request that its child refuses would hold all that is left of a parent.
+        outcomes = await _charge_upward(scope, levels)
+    elif _is_unseen(scope, leaf):
+        outcomes = await _charge_leaf_first(scope, levels)
     else:
-        first = await _charge_bucket(scope, leaf)
-        if isinstance(first, Shortage):
-            return [first, *[await _standing(scope, level) for level in ancestors]]
-        rest = await scope.io.gather([_charge_bucket(scope, level) for level in ancestors])
-        outcomes = [first, *rest]
+        _hold(levels)
+        outcomes = await scope.io.gather([_charge_bucket(scope, level) for level in levels])
     for outcome in outcomes:
-        if isinstance(outcome, Shortage):
+        if isinstance(outcome, Shortage) and outcome.wait_ms:
             scope.local.doubted.put(outcome.progress.charge.home, True)
     return outcomes
 
 
-def _is_covered(scope: Scope, level: Progress, now_ms: int) -> bool:
-    """True when the last image of the item that would be charged has enough."""
+async def _charge_leaf_first(scope: Scope, levels: Sequence[Progress]) -> _Outcomes:
+    """Charge a leaf that was not seen yet, and then the levels above it at the same time."""
+    leaf, *ancestors = levels
+    _hold(levels if len(ancestors) > 1 else [leaf])
+    first = await _charge_bucket(scope, leaf)
+    if isinstance(first, Shortage):
+        return [first, *[await _standing(scope, level) for level in ancestors]]
+    return [first, *await scope.io.gather([_charge_bucket(scope, level) for level in ancestors])]
+
+
+def _hold(levels: Sequence[Progress]) -> None:
+    """Let other clients know which charges may be undone."""
+    for level in levels:
+        level.is_tentative = True
+
+
+def _is_covered(scope: Scope, level: Progress, times: int = 1) -> bool:
+    """True when the last image of the item that would be charged has enough, for the request or
+    for so many like it."""
     charge = level.charge
     image = scope.local.image(draw(scope, charge.home))
     if image is None or image.fingerprint != charge.limits.fingerprint:
         return False
-    asked_milli = {name: n for name, n in charge.intent.takes_milli.items() if name != WCU}
-    return covers(image, asked_milli) or covers(refill(image, now_ms), asked_milli)
+    takes_milli = charge.intent.takes_milli
+    asked_milli = {name: times * amount for name, amount in takes_milli.items() if name != WCU}
+    return covers(image, asked_milli) or covers(refill(image, scope.io.now_ms()), asked_milli)
 
 
 async def _standing(scope: Scope, level: Progress) -> Shortage:
@@ -179,7 +210,9 @@ async def _charge_in_doubt(scope: Scope, levels: Sequence[Progress]) -> _Outcome
 
 
 async def _charge_upward(scope: Scope, levels: Sequence[Progress]) -> list[Taken | Shortage]:
-    """Charge one level after the other, the lowest first, until one is short."""
+    """Charge one level after the other, the lowest first, until one is short. The last is charged
+    when all others have passed, so its charge is never undone for another level."""
+    _hold(levels[:-1])
     outcomes: list[Taken | Shortage] = []
     is_short = False
     for level in levels:

@@ -13,12 +13,14 @@ from ...core.exceptions import StorageUnavailable, ValidationError
 from ...core.judge import judge_shards, statuses
 from ...core.ledger import Entry
 from ...core.limit import LimitSet
+from ...core.marks import mark_ancestor, mark_leaf
 from ...core.models import LimitStatus
 from ...core.planner import Intent
 from ...core.validation import WCU
 from ..config.resolution import Resolution
 from ..scope import Scope
 from .failed_writes import log_failed_write
+from .marks import new_operation
 
 # The part of an item's own write allowance that each write spends, where the store meters writes:
 # a quarter more than it is, so that an item is split before the store throttles it.
@@ -77,6 +79,8 @@ class Progress:
     gains something with every round trip. It is charged as of then, too, so that refills by
     other clients are not in its way.
     `operation`: the id of every write that is tried for it at its address.
+    `is_tentative`: it is undone if another level of the request refuses, and that is not known yet.
+    `members`: the charges of which this is the sum.
     `sent`: charges by operation whose outcome is not known yet, or never will be.
     `entries`: what was taken, and where. `shards`: those items as the takings left them.
     """
@@ -88,6 +92,18 @@ class Progress:
     sent: Sequence[tuple[str, Entry]] = ()
     entries: list[Entry] = field(default_factory=list)
     shards: Sequence[Bucket] = ()
+    is_tentative: bool = False
+    members: Sequence[Progress] = ()
+
+    def new_operation(self, scope: Scope) -> str:
+        """The id of the next write that is tried for this charge."""
+        charges = [charge for charge in self.members or (self,) if charge.is_tentative]
+        if not charges:
+            return new_operation(scope, self.address)
+        mark = mark_leaf if all(charge.charge.is_leaf for charge in charges) else mark_ancestor
+        operation = mark(scope.io.operation_id())
+        scope.local.tentative.put(operation, charges)
+        return operation
 
     def give_up(self, error: StorageUnavailable) -> None:
         """Drop the charges whose write failed. `send` has found out what could be, unless the
@@ -205,7 +221,7 @@ def adopt(scope: Scope, progress: Progress, resolution: Resolution) -> None:
     intent = intent_for(scope, resolution, limits, charge.wanted_milli, charge.intent.acquires)
     if intent.takes_milli != charge.intent.takes_milli:
         # A write of the old amounts that lands late must not be taken for one of the new.
-        progress.operation = scope.io.operation_id()
+        progress.operation = progress.new_operation(scope)
     progress.charge = charge._replace(intent=intent, limits_from=LimitsFrom.STORE)
 
 

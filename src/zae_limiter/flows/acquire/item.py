@@ -44,6 +44,7 @@ from .charge import (
     paying,
     shortage,
 )
+from .marks import new_operation
 from .send import send, send_charge, send_owed, step_back
 
 logger = logging.getLogger("zae_limiter")
@@ -63,7 +64,7 @@ async def take_from_item(scope: Scope, progress: Progress) -> Taken | Shortage:
     given up for lost, the item knows that it has been charged already.
     """
     charge = progress.charge
-    progress.operation = scope.io.operation_id()
+    progress.operation = progress.new_operation(scope)
     writes = 0
     outcome: Outcome
     image = scope.local.image(progress.address)
@@ -263,7 +264,7 @@ async def _adjust(
     now_ms, seen = io.now_ms(), scope.local.image(address)
     known = scope.local.splits.get(address.home)
     write = Adjust(
-        io.operation_id(),
+        new_operation(scope, address),
         now_ms,
         deltas_milli,
         correction.acquires,

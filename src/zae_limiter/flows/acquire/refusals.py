@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...core.bucket import refill
+from ...core.bucket import Bucket, refill
 from ...core.judge import NEVER
 from ...core.rate_limit_exceeded import RateLimitExceeded
 from ..scope import Scope
@@ -25,10 +25,10 @@ class AcquireRefused(Exception):
         self.worst = max(shortages, key=lambda level: level.wait_ms)
 
     @property
-    def is_an_ancestor_short_for_now(self) -> bool:
-        """Whether an ancestor is short, perhaps only of tokens that are about to come back."""
-        ancestors = [outcome for outcome in self.outcomes[1:] if isinstance(outcome, Shortage)]
-        return any(0 < level.wait_ms < NEVER for level in ancestors)
+    def short_items(self) -> list[Bucket]:
+        """The items of levels that are short now, and not for good."""
+        shortages = [outcome for outcome in self.outcomes if isinstance(outcome, Shortage)]
+        return [item for s in shortages if 0 < s.wait_ms < NEVER for item in s.shards]
 
     def to_error(self) -> RateLimitExceeded:
         """The error for the caller, with the status of every limit of every level."""

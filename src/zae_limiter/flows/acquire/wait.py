@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ...core.bucket import Bucket, BucketAddress, covers, refill, take_tokens
-from ...core.judge import judge_shards, statuses
+from ...core.judge import NEVER, judge_shards, statuses
 from ...core.rate_limit_exceeded import RateLimitExceeded
 from ..coalesce.batch import read_items
 from ..receipts.charge import charge_with_receipt
 from ..scope import Scope
 from .acquire import Charged, charge_levels
 from .charge import Charge, current_items
+from .looks import Looks
 from .refusals import AcquireRefused
 from .request import Request, plan_charges
 from .wait_queue import Place
@@ -180,17 +181,26 @@ async def _refuse_if_hopeless(waiter: _Waiter, place: Place) -> None:
 async def _wait_ms(waiter: _Waiter, charge: Charge, place: Place | None = None) -> float:
     """Compute how long one level makes this request wait, after the waiters ahead if they queue
     at this level; a wait beyond the deadline is refused."""
+    looks, takes_milli = Looks(waiter.scope), charge.intent.takes_milli
+    while True:
+        shards = await _read_behind(waiter, charge, place)
+        wait_ms = judge_shards(shards, takes_milli).wait_ms
+        if wait_ms <= waiter.left_ms():
+            return wait_ms
+        if wait_ms == NEVER or not await looks.again(shards):
+            break
+    entity_id, resource = charge.home.entity_id, charge.home.resource
+    raise RateLimitExceeded(statuses(entity_id, resource, shards, charge.limits, takes_milli))
+
+
+async def _read_behind(waiter: _Waiter, charge: Charge, place: Place | None) -> list[Bucket]:
+    """Read the items of a level, less what the waiters ahead will take if they queue there."""
     found = await read_items(waiter.scope, charge.home)
     shards = current_items(charge, list(found.values()), waiter.scope.io.now_ms())
-    if place is not None and place.address == charge.home:
-        # Summed up after the items were read: a waiter that was served before does not count.
-        shards = _without(shards, waiter.scope.local.wait_queues.ahead_milli(place))
-    takes_milli = charge.intent.takes_milli
-    wait_ms = judge_shards(shards, takes_milli).wait_ms
-    if wait_ms > waiter.left_ms():
-        entity_id, resource = charge.home.entity_id, charge.home.resource
-        raise RateLimitExceeded(statuses(entity_id, resource, shards, charge.limits, takes_milli))
-    return wait_ms
+    if place is None or place.address != charge.home:
+        return shards
+    # Summed up after the items were read: a waiter that was served before does not count.
+    return _without(shards, waiter.scope.local.wait_queues.ahead_milli(place))
 
 
 def _without(shards: list[Bucket], ahead_milli: Mapping[str, int]) -> list[Bucket]:

@@ -28,7 +28,7 @@ def joint_progress(members: Sequence[Progress]) -> Progress:
         speculative=first.charge.speculative,
         is_joint=True,
     )
-    return Progress(joint, first.address, first.as_of_ms)
+    return Progress(joint, first.address, first.as_of_ms, members=members)
 
 
 def share_out(joint: Progress, members: Sequence[Progress]) -> None:

@@ -16,6 +16,7 @@ from ...core.bucket import Bucket, BucketAddress, at
 from ...core.exceptions import StorageUnavailable
 from ...core.judge import judge_shards
 from ...core.ledger import Entry, Ledger
+from ...core.marks import mark_ancestor
 from ...core.planner import plan
 from ...core.validation import WCU
 from ...core.writes import Fill, Granted, Outcome, Refill, Refused, Take
@@ -95,7 +96,7 @@ async def _send_parts(
     charge = progress.charge
     for address, part_milli in parts.items():
         entry = charge.entry(address, part_milli, 0 if sent else charge.intent.acquires)
-        write = plan_part(progress, found[address], entry, scope.io.operation_id())
+        write = plan_part(progress, found[address], entry, progress.new_operation(scope))
         writes.append((address, write))
         sent.append((write.operation, entry))
     progress.sent = sent
@@ -152,7 +153,8 @@ async def _take_part(
             return
         if part_milli != part.charged_milli:
             # A write of another amount that lands late must not be taken for this one.
-            operation, part = scope.io.operation_id(), charge.entry(address, part_milli, acquires)
+            operation = mark_ancestor(scope.io.operation_id())
+            part = charge.entry(address, part_milli, acquires)
         write = plan_part(progress, bucket, part, operation)
         outcome = await send_charge(scope, progress, part, write)
         if not isinstance(outcome, Refused):
