@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from zae_limiter import InvalidIdentifierError, InvalidLimitError, Limit
+from zae_limiter import InvalidIdentifierError, InvalidLimitError, Limit, ValidationError
 from zae_limiter.core.validation import validate_identifier
 from zae_limiter.integrations import Call, Rule, by_address, by_header, exempt
 from zae_limiter.integrations.call import call_of_asgi, call_of_wsgi
@@ -25,6 +27,23 @@ def test_the_first_rule_that_covers_a_call_decides() -> None:
     assert [each and each["resource"] for each in found] == ["chat", "rest"]
     for path in ("/health", "/static/a/b.css", "/other"):
         assert reservation_of(rules, call(path)) is None
+
+
+@pytest.mark.parametrize("methods", ["get", "GET", ["get"], ("Get", "POST")])
+def test_a_rule_for_get_covers_head_however_it_is_written(methods: str | list[str]) -> None:
+    rule = Rule("api", methods=methods)
+    assert [rule.covers(call(method=each)) for each in ("GET", "HEAD", "PUT")] == [
+        True,
+        True,
+        False,
+    ]
+    assert not Rule("api", methods=["post"]).covers(call(method="HEAD"))
+
+
+@pytest.mark.parametrize("cost", [None, 5, "rpm", [("rpm", 1)]])
+def test_a_cost_that_is_no_mapping_is_named(cost: Any) -> None:
+    with pytest.raises(ValidationError, match=r"cost: must be amounts by limit, not"):
+        Rule("api", cost=lambda call: cost).reservation(call())
 
 
 def test_key_cost_and_resource_may_depend_on_the_call() -> None:
@@ -77,6 +96,14 @@ def test_every_address_is_an_entity_id(address: str) -> None:
 def test_a_client_without_an_address_is_refused(address: str | None) -> None:
     with pytest.raises(InvalidIdentifierError, match="no address"):
         by_address(Call("GET", "/", "", {}, address, None))
+
+
+def test_a_header_that_is_sent_twice_is_the_entity_id_of_nobody() -> None:
+    """An application may authenticate the first of two keys, and the limiter charge the second."""
+    twice = [(b"x-api-key", b"key-1"), (b"X-Api-Key", b"key-2")]
+    found = call_of_asgi({"type": "http", "path": "/", "headers": twice})
+    with pytest.raises(InvalidIdentifierError):
+        validate_identifier(by_header("x-api-key")(found))
 
 
 def test_asgi_and_wsgi_describe_a_request_alike() -> None:

@@ -193,7 +193,8 @@ class Exchange:
                 return
         headers = _encoded(answer.fields)
         await self._send({"type": f"{prefix}.start", "status": answer.status, "headers": headers})
-        await self._send({"type": f"{prefix}.body", "body": answer.body})
+        body = answer.body_for(scope.get("method"))
+        await self._send({"type": f"{prefix}.body", "body": body})
 
 
 def _alone(error: BaseException) -> BaseException:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,13 +33,20 @@ def call_of_asgi(scope: Mapping[str, Any]) -> Call:
         scope.get("method", "WEBSOCKET"),
         scope["path"],
         scope.get("query_string", b"").decode("latin-1"),
-        {
-            name.decode("latin-1").lower(): value.decode("latin-1")
-            for name, value in scope["headers"]
-        },
+        _joined(scope["headers"]),
         client[0] if client else None,
         scope,
     )
+
+
+def _joined(fields: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Return headers by name. Fields of one name are joined, as WSGI servers do: whoever sends two
+    keys must not have one of them authenticated, and the other charged."""
+    headers: dict[str, str] = {}
+    for name, value in fields:
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        headers[key] = f"{headers[key]}, {text}" if key in headers else text
+    return headers
 
 
 def call_of_wsgi(environ: Mapping[str, Any], raw: Any = None) -> Call:

@@ -115,7 +115,7 @@ class DjangoRateLimits:
             answer = exchange.refuse(error)
             if answer is None:
                 raise
-            return _response(answer)
+            return _response(answer, request)
         for name, value in exchange.fields():
             response.headers[name] = value
         if first is None or exchange.refunds(response.status_code):
@@ -130,7 +130,7 @@ class DjangoRateLimits:
         if answer is None:
             return None
         _exchange_of(request).end(kept=False)
-        return _response(answer)
+        return _response(answer, request)
 
 
 def _first_chunk(response: Any) -> Iterator[bytes] | None:
@@ -152,5 +152,6 @@ def _hold_while_streamed(exchange: SyncExchange, response: Any, chunks: Iterator
     response.streaming_content = LeasedBody(chunks, None, end)
 
 
-def _response(answer: HttpAnswer) -> Any:
-    return HttpResponse(answer.body, status=answer.status, headers=dict(answer.fields))
+def _response(answer: HttpAnswer, request: Any) -> Any:
+    body = answer.body_for(request.method)
+    return HttpResponse(body, status=answer.status, headers=dict(answer.fields))

@@ -11,7 +11,7 @@ from ..core.exceptions import ValidationError
 from ..limiter import RateLimiter
 from ..limiter_base import OnError
 from ..sync_limiter import SyncRateLimiter
-from .rule import REQUEST_LIMIT, Cost, LimitTexts, Reservation, read_limits
+from .rule import REQUEST_LIMIT, Cost, LimitTexts, Reservation, amounts_of, read_limits
 
 P = ParamSpec("P")
 Result = TypeVar("Result")
@@ -39,7 +39,7 @@ def limited(
         return {
             "entity_id": key if isinstance(key, str) else key(*arguments, **named),
             "resource": resource,
-            "consume": dict({REQUEST_LIMIT: 1} if amounts is None else amounts),
+            "consume": {REQUEST_LIMIT: 1} if cost is None else amounts_of(amounts),
             "limits": asked,
             "timeout": timeout,
         }

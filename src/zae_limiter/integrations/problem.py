@@ -45,6 +45,11 @@ class HttpAnswer:
         """The status as WSGI wants it: `429 Too Many Requests`."""
         return f"{self.status} {HTTPStatus(self.status).phrase}"
 
+    def body_for(self, method: str | None) -> bytes:
+        """Return the body for a request of a method. An answer to HEAD has none: some servers
+        would send it, and clients read it as the beginning of the next answer."""
+        return b"" if method == "HEAD" else self.body
+
 
 def answer_to(
     error: BaseException, expose: Expose = "own", *, legacy: bool = False

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TypedDict
 
+from ..core.exceptions import ValidationError
 from ..core.limit import Limit
 from .call import Call, KeyFunction, by_address
 
@@ -33,13 +34,25 @@ def read_limits(limits: LimitTexts | None) -> list[Limit] | None:
     return [each if isinstance(each, Limit) else Limit.parse(each, REQUEST_LIMIT) for each in given]
 
 
+def amounts_of(cost: object) -> dict[str, int]:
+    """Return amounts by limit as a cost function gave them."""
+    if not isinstance(cost, Mapping):
+        raise ValidationError("cost", cost, f"must be amounts by limit, not {type(cost).__name__}")
+    return dict(cost)
+
+
+def _several(given: str | Sequence[str]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
 @dataclass(frozen=True)
 class Rule:
     """A rule charges calls to `resource`, for the entity that `key` finds.
 
     `cost`: amounts by limit, or a function of the call. `limits` replace the stored ones.
     `path`: one pattern or several, such as `/v1/*`; the whole path counts, mounts included.
-    `methods`: all of them, if none is named. `exempt`: true for calls that are not charged.
+    `methods`: all of them, if none is named; GET covers HEAD, which runs its handler.
+    `exempt`: true for calls that are not charged.
     `timeout`: how long a call may wait for tokens.
     """
 
@@ -48,14 +61,15 @@ class Rule:
     cost: Cost | Callable[[Call], Cost] = field(default_factory=lambda: {REQUEST_LIMIT: 1})
     limits: LimitTexts | None = None
     path: str | Sequence[str] = "*"
-    methods: Sequence[str] = ()
+    methods: str | Sequence[str] = ()
     exempt: Callable[[Call], bool] | None = None
     timeout: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "limits", read_limits(self.limits))
-        patterns = (self.path,) if isinstance(self.path, str) else tuple(self.path)
-        object.__setattr__(self, "path", patterns)
+        object.__setattr__(self, "path", _several(self.path))
+        named = frozenset(method.upper() for method in _several(self.methods))
+        object.__setattr__(self, "methods", named | {"HEAD"} if "GET" in named else named)
 
     def covers(self, call: Call) -> bool:
         """Tell whether the rule is about this call."""
@@ -67,11 +81,10 @@ class Rule:
         """Return what to reserve for a call; None when it is exempt."""
         if self.exempt is not None and self.exempt(call):
             return None
-        cost = self.cost(call) if callable(self.cost) else self.cost
         return {
             "entity_id": self.key(call),
             "resource": self.resource(call) if callable(self.resource) else self.resource,
-            "consume": dict(cost),
+            "consume": amounts_of(self.cost(call) if callable(self.cost) else self.cost),
             "limits": read_limits(self.limits),
             "timeout": self.timeout,
         }

@@ -86,13 +86,13 @@ class _Response:
             first = next((chunk for chunk in chunks if chunk), b"")
         except BaseException as error:
             close_body(body)
-            return self._failed(error)
+            return self._failed(error, environ)
         if len(first) >= self._length or self._exchange.refunds(self._status or 0):
             # All there is, or a failure: ended before the client knows, and sends the next.
             self._end()
         return LeasedBody(chain((first,), chunks), body, self._end)
 
-    def _failed(self, error: BaseException) -> Iterable[bytes]:
+    def _failed(self, error: BaseException, environ: Environ) -> Iterable[bytes]:
         if self._has_written:
             self._exchange.end(kept=True)
             raise error
@@ -100,7 +100,7 @@ class _Response:
         if answer is None:
             raise error
         self._start_response(answer.status_line, answer.fields, sys.exc_info())
-        return [answer.body]
+        return [answer.body_for(environ["REQUEST_METHOD"])]
 
     def _start(
         self, status: str, headers: list[tuple[str, str]], exc_info: Any = None
