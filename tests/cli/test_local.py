@@ -131,6 +131,65 @@ def test_a_server_that_ends_at_once_is_reported_with_what_it_wrote(
     assert place.running() is None
 
 
+def test_a_server_that_ends_while_another_program_answers_is_no_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = LocalProgram(
+        "a server that comes too late",
+        lambda cache: True,
+        lambda cache: None,
+        lambda cache, port: [sys.executable, "-c", "raise SystemExit('address in use')"],
+        lambda port: {},
+        "/",
+    )
+    monkeypatch.setitem(PROGRAMS, "full", late)
+    place = LocalPort(tmp_path, free_port())
+
+    def answer_after_its_end(port: int, path: str) -> bool:
+        known = json.loads((tmp_path / f"local-{port}.json").read_text(encoding="utf-8"))
+        os.waitid(os.P_PID, known["pid"], os.WEXITED | os.WNOWAIT)
+        return True
+
+    monkeypatch.setattr("zae_limiter.cli.local_aws.process._answers", answer_after_its_end)
+    with pytest.raises(InfrastructureError, match="another program answers on its port"):
+        place.start("full", "my-app")
+    assert place.running() is None
+
+
+@pytest.mark.slow
+def test_commands_that_start_a_server_at_once_start_one(cli: LocalCli) -> None:
+    command = [sys.executable, "-m", "zae_limiter.cli", "local", "up", "--minimal", "--json"]
+    command += ["--name", "my-app", "--port", str(cli.port)]
+    begun = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, env=cli.environment, text=True)
+        for _ in range(3)
+    ]
+    told = [json.loads(process.communicate()[0]) for process in begun]
+    assert {process.returncode for process in begun} == {0}
+    assert told[0] == told[1] == told[2] == json.loads(cli.local("status", "--json").stdout)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [(), ("--minimal",)], ids=["full", "minimal"])
+def test_a_local_server_is_used_past_proxies_and_endpoints_of_the_environment(
+    options: tuple[str, ...], cli: LocalCli
+) -> None:
+    nowhere = f"http://127.0.0.1:{free_port()}"
+    names = ("HTTP_PROXY", "http_proxy", "AWS_ENDPOINT_URL_DYNAMODB", "AWS_ENDPOINT_URL_LAMBDA")
+    cli.environment |= dict.fromkeys(names, nowhere)
+    cli.environment |= {"AWS_PROFILE": "none", "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS": "true"}
+    cli.local("up", *options, "--name", "my-app")
+    lines = cli.local("env").stdout
+    shown = subprocess.run(
+        ["sh", "-ec", f"{lines}\n{sys.executable} -m zae_limiter.cli check"],
+        capture_output=True,
+        text=True,
+        env=cli.environment,
+        check=False,
+    )
+    assert (shown.stdout, shown.stderr) == ("Result: COMPATIBLE\n", "")
+
+
 def test_a_process_that_began_at_another_time_is_not_the_server(tmp_path: Path) -> None:
     """Its id was given to another process: this one, which must survive."""
     known = {"kind": "full", "pid": os.getpid(), "began": "1", "port": 1, "stack": "my-app"}
@@ -147,9 +206,13 @@ def test_children_get_made_up_credentials_for_the_endpoint_alone(
     monkeypatch.setenv("AWS_PROFILE", "production")
     monkeypatch.setenv("AWS_SESSION_TOKEN", "real")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "real")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://real")
+    monkeypatch.setenv("HTTP_PROXY", "http://proxy")
+    monkeypatch.setenv("NO_PROXY", "intra")
     child = child_environment(4566, "my-app")
     assert child["AWS_ENDPOINT_URL"] == "http://127.0.0.1:4566"
-    assert "AWS_PROFILE" not in child
+    assert not {"AWS_PROFILE", "AWS_ENDPOINT_URL_S3"} & child.keys()
+    assert child["NO_PROXY"] == "intra,127.0.0.1"
     assert "real" not in child.values()
     assert os.environ["AWS_ACCESS_KEY_ID"] == "real"
 
@@ -159,3 +222,7 @@ def test_variables_are_written_for_each_shell() -> None:
     assert variable_lines(variables, "eval") == ["export A='1?x=2&y'"]
     assert variable_lines(variables, "direnv") == ["export A='1?x=2&y'"]
     assert variable_lines(variables, "powershell") == ['$env:A = "1?x=2&y"']
+    assert variable_lines({}, "eval", ["B"]) == ["unset B"]
+    assert variable_lines({}, "powershell", ["B"]) == [
+        "Remove-Item Env:B -ErrorAction SilentlyContinue"
+    ]

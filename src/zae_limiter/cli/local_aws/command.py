@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import cast
 
 import click
@@ -22,9 +23,10 @@ from .environment import (
     child_environment,
     local_endpoint,
     local_variables,
+    misleading_names,
     variable_lines,
 )
-from .process import LocalPort, LocalServer
+from .process import LocalPort, LocalServer, one_starter
 from .programs import PROGRAMS, cache_folder
 
 _DEFAULT_PORT = 4566
@@ -64,16 +66,10 @@ def up(minimal: bool, stack: str, port: int, as_json: bool) -> None:
     validate_stack_name(stack)
     cache = cache_folder()
     cache.mkdir(parents=True, exist_ok=True)
-    place = LocalPort(cache, port)
     kind = "minimal" if minimal else "full"
-    running = place.running()
-    if running is None:
-        program = PROGRAMS[kind]
-        if not program.is_installed(cache):
-            with patience(f"Installing {program.title}"):
-                program.install(cache)
-        running = place.start(kind, stack)
-    elif (running.kind, running.stack) != (kind, stack):
+    with one_starter(cache):
+        running = _started(LocalPort(cache, port), cache, kind, stack)
+    if (running.kind, running.stack) != (kind, stack):
         raise InfrastructureError(
             f"Another local server runs: {_described(running)}. Choose another port, or end it"
             " with `zae-limiter local down`"
@@ -83,6 +79,19 @@ def up(minimal: bool, stack: str, port: int, as_json: bool) -> None:
     with patience(f"Deploying stack '{stack}'"):
         _provide(running)
     _print_server(running, as_json)
+
+
+def _started(place: LocalPort, cache: Path, kind: str, stack: str) -> LocalServer:
+    """Return the server of a port, which is installed and started if none runs."""
+    running = place.running()
+    if running is not None:
+        return running
+    place.require_free()
+    program = PROGRAMS[kind]
+    if not program.is_installed(cache):
+        with patience(f"Installing {program.title}"):
+            program.install(cache)
+    return place.start(kind, stack)
 
 
 def _provide(server: LocalServer) -> None:
@@ -197,7 +206,7 @@ def env(form: str, port: int, as_json: bool) -> None:
     if as_json:
         print_json(variables)
     else:
-        print_lines(variable_lines(variables, cast(Format, form)))
+        print_lines(variable_lines(variables, cast(Format, form), misleading_names()))
 
 
 def _require_running(port: int) -> LocalServer:

@@ -12,12 +12,15 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ...core.exceptions import InfrastructureError
+from .environment import child_environment
 from .programs import PROGRAMS, LocalProgram
 
 _READY_TIMEOUT_S = 60.0
@@ -59,10 +62,21 @@ class LocalPort:
             return None
         return found if found.kind in PROGRAMS and found.is_alive else None
 
+    def require_free(self) -> None:
+        """Refuse a port that another program listens on."""
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", self._port))
+            except OSError as error:
+                raise InfrastructureError(
+                    f"Port {self._port} is in use: choose another with --port"
+                ) from error
+
     def start(self, kind: str, stack: str) -> LocalServer:
         """Start a server, and wait until it answers."""
         port = self._port
-        _require_free(port)
+        self.require_free()
         program = PROGRAMS[kind]
         with self.log.open("w", encoding="utf-8") as log:
             process = subprocess.Popen(
@@ -70,7 +84,8 @@ class LocalPort:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **program.environment(port)},
+                # Lambdas are children of it, and have its variables.
+                env={**child_environment(port, stack), **program.environment(port)},
                 start_new_session=True,
             )
         server = LocalServer(kind, process.pid, _began(process.pid) or "", port, stack)
@@ -109,6 +124,8 @@ class LocalPort:
             if time.monotonic() > deadline:
                 raise self._failure(f"does not answer after {_READY_TIMEOUT_S:.0f} seconds")
             time.sleep(_POLL_S)
+        if process.poll() is not None:
+            raise self._failure("ended, and another program answers on its port")
 
     def _failure(self, problem: str) -> InfrastructureError:
         said = " / ".join(self.log_lines(_LOG_LINES_IN_ERRORS))
@@ -127,6 +144,19 @@ class LocalPort:
         self._file.unlink(missing_ok=True)
 
 
+@contextmanager
+def one_starter(cache: Path) -> Iterator[None]:
+    """Keep other commands waiting that would install or start a server meanwhile. Without this, two
+    of them start one server each, and forget the one that got the port."""
+    with (cache / "local.lock").open("w", encoding="utf-8") as file:
+        if sys.platform != "win32":
+            import fcntl
+
+            # It is released when the process ends, however it ends.
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 def _signal(leader_pid: int, number: signal.Signals) -> None:
     # The last process of the group may have ended meanwhile.
     with suppress(ProcessLookupError):
@@ -137,17 +167,6 @@ def _reap(pid: int) -> None:
     """Let a child of this very process go: until then it counts as running."""
     with suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)
-
-
-def _require_free(port: int) -> None:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError as error:
-            raise InfrastructureError(
-                f"Port {port} is in use: choose another with --port"
-            ) from error
 
 
 def _answers(port: int, path: str) -> bool:
