@@ -78,10 +78,11 @@ docs: $(READY) site ## Run every example in README.md and docs/, and build the s
 site: $(SITE)/.ready ## Build the documentation's site into .cache/site; links and anchors are checked
 	PYTHONPATH=. NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --strict --quiet
 
-reference: $(READY) ## Write docs/reference.md, docs/cli.md and policies in docs/aws.md from the code
+reference: $(READY) ## Write the generated pages: reference, command line, records, policies on AWS
 	$(BIN)/python -m tests.docs.api_reference
 	$(BIN)/python -m tests.docs.cli_reference
 	$(BIN)/python -m tests.docs.aws_policies
+	$(BIN)/python -m tests.docs.record_reference
 
 format: $(READY) ## Format the code
 	$(BIN)/ruff format .

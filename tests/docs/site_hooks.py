@@ -23,6 +23,7 @@ PAGES = {
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
     "examples/README.md": "examples/index.md",
+    "examples/gateway/README.md": "examples/gateway/index.md",
 }
 _LINK = re.compile(r"(\]\()([^)\s#:]+)")
 
@@ -38,7 +39,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are made here, and the script that draws diagrams."""
     made = {uri: _on_the_site(name) for name, uri in PAGES.items()}
     made["index.md"] = "---\nhide: [navigation]\n---\n" + made["index.md"]
-    made["examples/index.md"] += _programs()
+    for name, uri in PAGES.items():
+        if name.startswith("examples/"):
+            made[uri] += _programs((ROOT / name).parent)
     made["adr/index.md"] = _index_of_decisions()
     for uri, content in made.items():
         files.append(File.generated(config, uri, content=content))
@@ -50,8 +53,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     """Let links of guides to files outside `docs/` lead to their pages on the site."""
     if not page.file.src_uri.startswith("adr/"):
-        for name, uri in (*PAGES.items(), ("examples/", "examples/index.md")):
-            markdown = re.sub(rf"\]\(\.\./{re.escape(name)}(?=[)#])", f"]({uri}", markdown)
+        for name, uri in PAGES.items():
+            path = re.escape(name).replace("/README\\.md", "/(README\\.md)?")
+            markdown = re.sub(rf"\]\(\.\./{path}(?=[)#])", f"]({uri}", markdown)
     return markdown
 
 
@@ -62,15 +66,15 @@ def _on_the_site(name: str) -> str:
 
 
 def _place(target: str, folder: Path) -> str:
-    if folder.name == "examples":
+    if folder.parts[:1] == ("examples",) and not target.endswith("/"):
         return f"#{target.replace('.', '')}"
     if target.endswith("/"):
-        target += "README.md"
+        target = f"{target}README.md"
     return PAGES.get(target, target.removeprefix("docs/").replace("adr/README.md", "adr/index.md"))
 
 
-def _programs() -> str:
-    files = sorted((ROOT / "examples").glob("*.*"))
+def _programs(folder: Path) -> str:
+    files = sorted(folder.glob("*.*"))
     return "".join(_program(path) for path in files if path.suffix != ".md")
 
 

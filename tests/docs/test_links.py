@@ -16,9 +16,16 @@ import yaml
 from tests.docs.test_examples import PAGES, ROOT, name_of
 
 DOCS = ROOT / "docs"
-OTHERS = [*ROOT.glob("*.md"), ROOT / "examples" / "README.md"]
+OTHERS = [*ROOT.glob("*.md"), *ROOT.glob("examples/**/README.md")]
 # Pages that the site has and docs/ has not: tests/docs/site_hooks.py makes them.
-MADE = {"index.md", "changelog.md", "contributing.md", "examples/index.md", "adr/index.md"}
+MADE = {
+    "index.md",
+    "changelog.md",
+    "contributing.md",
+    "examples/index.md",
+    "examples/gateway/index.md",
+    "adr/index.md",
+}
 _CODE = re.compile(r"^(```+).*?^\1$", re.M | re.S)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.+?)\s*$", re.M)
@@ -92,7 +99,8 @@ def test_links_lead_to_files_and_headings(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_of_guides_stay_on_the_site(page: Path) -> None:
     outside = [target for target, _ in links(page) if not target.is_relative_to(DOCS)]
-    shown = {ROOT / "examples", ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"}
+    names = ("examples", "examples/gateway", "README.md", "CHANGELOG.md", "CONTRIBUTING.md")
+    shown = {ROOT / name for name in names}
     assert set(outside) <= shown, "tests/docs/site_hooks.py puts files on the site"
 
 
