@@ -122,4 +122,4 @@ def test_an_endpoint_that_is_none_is_an_error_of_every_command(
     place = ("--name", "my-app", "--region", "us-east-1")
     result = CliRunner().invoke(cli, [command, *place, *options])
     assert result.exit_code == 1, result.exception
-    assert "Invalid endpoint_url" in result.stderr
+    assert "must be like https://host" in result.stderr

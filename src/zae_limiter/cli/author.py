@@ -16,10 +16,9 @@ def find_author(url: str) -> str:
     if parts.scheme == "dynamodb" and "endpoint_url" not in parse_qs(parts.query):
         with suppress(Exception):
             # Whoever may not ask who they are may still change limits.
-            import boto3
+            from ..infra.aws import Aws
 
-            region = parts.hostname or None
-            return str(boto3.client("sts", region_name=region).get_caller_identity()["Arn"])
+            return str(Aws(parts.hostname or None)["sts"].get_caller_identity()["Arn"])
     return _system_user()
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ..backends.dynamodb.wire.credentials import find_region, missing_credentials
 from ..backends.dynamodb.wire.endpoint import endpoint_of_environment, parse_endpoint
 from ..core.exceptions import StackOperationError
 
@@ -29,14 +30,18 @@ class Aws:
     def _open(self, service: str) -> Any:
         # Importing boto3 takes long, and many commands need none of it.
         import boto3
+        import botocore.session
         from botocore.config import Config
 
         if self.endpoint_url is not None:
             parse_endpoint(self.endpoint_url)
+        session = botocore.session.Session()
+        # boto3 alone knows no AWS_REGION, and would deploy where no client looks.
+        region = find_region(session, self.region)
         with endpoint_of_environment():
-            return boto3.client(
+            return boto3.Session(botocore_session=session).client(
                 service,
-                region_name=self.region,
+                region_name=region,
                 endpoint_url=self.endpoint_url,
                 config=Config(retries=_RETRIES),
             )
@@ -55,7 +60,14 @@ def explained(stack_name: str) -> Iterator[None]:
     try:
         yield
     except (BotoCoreError, ClientError) as error:
-        raise StackOperationError(stack_name, str(error)) from error
+        raise StackOperationError(stack_name, aws_reason(error)) from error
+
+
+def aws_reason(error: Exception) -> str:
+    """Return what an error of boto3 says, and what to do where it does not say that."""
+    from botocore.exceptions import NoCredentialsError
+
+    return str(missing_credentials() if isinstance(error, NoCredentialsError) else error)
 
 
 def error_code(error: BaseException | None) -> str:

@@ -7,7 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from ..core.deployed import LimiterInfo
-from .aws import Aws, explained
+from ..core.exceptions import InfrastructureError
+from .aws import Aws, aws_reason
 from .tags import LAMBDA_VERSION, NAME, SCHEMA_VERSION, TYPE, VERSION, is_limiter, read_tags
 
 _GONE = "DELETE_COMPLETE"
@@ -15,11 +16,16 @@ _GONE = "DELETE_COMPLETE"
 
 def find_limiters(aws: Aws) -> list[LimiterInfo]:
     """Return the limiters of a region, by name. Nothing is created or changed."""
-    with explained("*"):
-        client = aws["cloudformation"]
-        region = client.meta.region_name
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    client = aws["cloudformation"]
+    region = client.meta.region_name
+    try:
         pages = client.get_paginator("describe_stacks").paginate()
         stacks = [stack for page in pages for stack in page["Stacks"]]
+    except (BotoCoreError, ClientError) as error:
+        said = f"Cannot list the stacks of {region}: {aws_reason(error)}"
+        raise InfrastructureError(said) from error
     found = [_info(stack, region) for stack in stacks if _is_ours(stack)]
     return sorted(found, key=lambda info: info.user_name)
 
