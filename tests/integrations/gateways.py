@@ -15,20 +15,23 @@ from tests.support.servers.processes import free_port
 from tests.support.web_servers import served
 from zae_limiter import SyncRateLimiter, SyncRepository
 
-Kind = Literal["uvicorn", "h11", "flask", "django", "waitress"]
+Kind = Literal["uvicorn", "h11", "wrapped", "flask", "django", "waitress", "forked"]
 
 
 def command_of(kind: Kind, port: int, workers: int) -> list[str]:
     """The command that serves a gateway."""
     package, place = "tests.integrations", f"127.0.0.1:{port}"
-    if kind in ("uvicorn", "h11"):
-        http = "httptools" if kind == "uvicorn" else "h11"
-        app = [f"{package}.asgi_gateway:app", "--port", str(port), "--http", http]
+    if kind in ("uvicorn", "h11", "wrapped"):
+        http = "h11" if kind == "h11" else "httptools"
+        module = "wrapped_gateway" if kind == "wrapped" else "asgi_gateway"
+        app = [f"{package}.{module}:app", "--port", str(port), "--http", http]
         return ["uvicorn", *app, "--workers", str(workers)]
     if kind == "waitress":
         return ["waitress", f"--listen={place}", "--threads=8", f"{package}.wsgi_gateway:app"]
-    app = [f"{package}.{kind}_gateway:app", "--bind", place, "--threads", "8"]
-    return ["gunicorn", *app, "--workers", str(workers)]
+    name = "flask" if kind == "forked" else kind
+    app = [f"{package}.{name}_gateway:app", "--bind", place, "--threads", "8"]
+    # Preloaded, the store is open when the workers are forked.
+    return ["gunicorn", *app, "--workers", str(workers), *(["--preload"] * (kind == "forked"))]
 
 
 class Gateway:

@@ -125,6 +125,32 @@ async def test_an_application_that_is_cancelled_later_is_charged_as_far_as_it_we
     assert await charged(limiter) == 7
 
 
+async def test_an_error_after_the_last_byte_changes_no_charge(limiter: RateLimiter) -> None:
+    async def fails_in_the_background(scope: AsgiScope, receive: Receive, send: Send) -> None:
+        await send(START)
+        await send(END)
+        raise LookupError
+
+    connection = Connection()
+    with pytest.raises(LookupError):
+        await connection.call(fails_in_the_background, limiter)
+    assert [message["type"] for message in connection.sent] == [START["type"], END["type"]]
+    assert await charged(limiter) == 1
+
+
+async def test_nested_middleware_charges_by_the_rules_of_both(limiter: RateLimiter) -> None:
+    async def answers(scope: AsgiScope, receive: Receive, send: Send) -> None:
+        await send({**START, "status": scope["status"]})
+        await send(END)
+
+    inner = RateLimitMiddleware(answers, limiter, [Rule("inner", limits="1/day")])
+    for status, expected, left in ((503, 503, 0), (200, 200, 1), (200, 429, 2)):
+        connection = Connection()
+        connection.scope["status"] = status
+        sent = await connection.call(inner, limiter)
+        assert (sent[0]["status"], await charged(limiter)) == (expected, left)
+
+
 async def test_corrections_are_written_before_the_last_byte_is_sent(limiter: RateLimiter) -> None:
     seen: list[int] = []
 

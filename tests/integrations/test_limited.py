@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
+from typing import Any
 
 import pytest
 
@@ -107,3 +109,22 @@ async def test_functions_that_the_limiter_cannot_charge_are_refused(
         limited(blocking, "mail", key="k")(stream)
     with pytest.raises(ValidationError, match=r"is a generator: use limiter\.reserve"):
         limited(limiter, "mail", key="k")(later_stream)
+
+
+async def test_an_object_that_is_called_asynchronously_is_charged_until_it_ends() -> None:
+    class Sender:
+        async def __call__(self, key: str) -> str:
+            await asyncio.sleep(0)
+            raise LookupError(key)
+
+    async with RateLimiter(repository=await Repository.open(url="memory://")) as limiter:
+        rule = {"key": lambda key: key, "limits": "2/day"}
+        send: Any = limited(limiter, "mail", **rule)(Sender())  # type: ignore[arg-type]
+        for _ in range(3):
+            with pytest.raises(LookupError):
+                await send("ann")
+    with SyncRateLimiter(repository=SyncRepository.open(url="memory://")) as blocking:
+        with pytest.raises(ValidationError, match="needs a RateLimiter"):
+            limited(blocking, "mail", key="ann")(Sender())
+        with pytest.raises(ValidationError, match="needs a RateLimiter"):
+            limited(blocking, "mail", key="ann")(partial(Sender(), "ann"))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterator
+from email.utils import formatdate
 from typing import Any
 
 import anthropic
@@ -38,7 +40,7 @@ from zae_limiter.integrations.llm import (
     TokenUsage,
     four_bytes_a_token,
 )
-from zae_limiter.integrations.llm.dialects import ChatDialect, ResponsesDialect
+from zae_limiter.integrations.llm.dialects import ChatDialect, MessagesDialect, ResponsesDialect
 from zae_limiter.integrations.openai import limit_openai
 
 USED = (1, INPUT_TOKENS + OUTPUT_TOKENS)
@@ -217,6 +219,40 @@ async def test_a_caller_that_gives_up_waiting_is_charged_what_was_reserved(
     assert await quick.charged("stuck") == (1, quick.prompt_tokens + MAX_TOKENS)
 
 
+async def test_a_stream_may_be_asked_for_by_any_true_value(caller: LlmCaller) -> None:
+    stream = await caller.create("slow", stream=1)
+    await first_part(stream)
+    await close(stream)
+    assert await caller.charged("slow") == as_far_as_it_went(caller)
+
+
+TOOL_CALL = {"name": "look_up", "arguments": '{"word": "token"}'}
+
+
+@pytest.mark.parametrize(
+    ("dialect", "answer"),
+    [
+        (ChatDialect(), {"choices": [{"message": {"tool_calls": [{"function": TOOL_CALL}]}}]}),
+        (ChatDialect(), {"choices": [{"delta": {"tool_calls": [{"function": TOOL_CALL}]}}]}),
+        (ChatDialect(), {"choices": [{"message": {"function_call": TOOL_CALL}}]}),
+        (ResponsesDialect(), {"output": [{"type": "function_call", **TOOL_CALL}]}),
+        (ResponsesDialect(), {"output": [{"type": "custom_tool_call", "input": "x" * 24}]}),
+        (
+            ResponsesDialect(),
+            {"output": [{"type": "reasoning", "summary": [{"text": "x" * 24}]}]},
+        ),
+        (
+            MessagesDialect(),
+            {"content": [{"type": "tool_use", "name": "look_up", "input": {"word": "token"}}]},
+        ),
+    ],
+)
+def test_calls_of_tools_are_counted_where_no_usage_is_reported(
+    dialect: ChatDialect | ResponsesDialect | MessagesDialect, answer: Any
+) -> None:
+    assert len(dialect.whole(answer).text) == 24
+
+
 async def test_a_call_above_its_limit_is_refused_before_it_is_sent(
     caller: LlmCaller, server: ModelServer
 ) -> None:
@@ -355,6 +391,9 @@ def test_a_usage_is_read_by_any_name_and_zeros_are_none(
         (429, {"retry-after": "86400"}, 60),
         (429, {"retry-after": "Mon, 01 Jan 2001 00:00:00 GMT"}, 0),
         (429, {"retry-after": "Fri, 01 Jan 2100 00:00:00 GMT"}, 60),
+        (429, {"retry-after": "Fri, 01 Jan 2100 00:00:00 -0000"}, 60),
+        (429, {"retry-after": f"{10**20} Jan 2100 00:00:00 GMT"}, 1),
+        (429, {"retry-after": f"Fri, 01 Jan 2100 00:00:00 +{10**20}"}, 1),
         (529, {"retry-after": "9"}, 9),
         (503, {}, 0),
     ],
@@ -366,6 +405,22 @@ def test_a_provider_says_when_it_wants_to_be_called(
     pace.note("gpt-4", status, headers)
     assert held_s - 0.5 <= pace.wait_s("gpt-4") <= held_s
     assert pace.wait_s("gpt-3") == 0
+
+
+@pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/New_York"])
+def test_a_date_without_a_zone_is_universal_time(
+    zone: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pace, soon = ProviderPace(), formatdate(time.time() + 30)
+    assert soon.endswith("-0000")
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        pace.note("gpt-4", 429, {"retry-after": soon})
+        assert 20 < pace.wait_s("gpt-4") <= 30
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_a_shorter_hold_does_not_end_a_longer_one() -> None:

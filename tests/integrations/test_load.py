@@ -44,13 +44,17 @@ def check(kind: Kind, folder: Path, url: str, workers: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "workers"), [("uvicorn", 4), ("flask", 2), ("django", 2)])
+@pytest.mark.parametrize(
+    ("kind", "workers"), [("uvicorn", 4), ("wrapped", 2), ("flask", 2), ("django", 2)]
+)
 def test_charges_equal_what_was_served_on_sqlite(kind: Kind, workers: int, tmp_path: Path) -> None:
     check(kind, tmp_path, f"sqlite:///{tmp_path}/limits.db", workers)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "workers"), [("uvicorn", 4), ("flask", 2), ("django", 2)])
+@pytest.mark.parametrize(
+    ("kind", "workers"), [("uvicorn", 4), ("flask", 2), ("django", 2), ("forked", 2)]
+)
 def test_charges_equal_what_was_served_on_dynamodb(
     kind: Kind, workers: int, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar, cast
 
 from ..core.exceptions import ValidationError
@@ -67,10 +67,18 @@ def limited(
 
 def _check(function: Callable[..., object], limiter: object) -> None:
     """Refuse a function that the limiter cannot charge: the block would end before its work."""
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+    called, name = _called(function), getattr(function, "__name__", repr(function))
+    if inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
         reason = "is a generator: use limiter.reserve, and commit when the stream ends"
-        raise ValidationError("function", function.__name__, reason)
-    wanted = RateLimiter if inspect.iscoroutinefunction(function) else SyncRateLimiter
+        raise ValidationError("function", name, reason)
+    wanted = RateLimiter if inspect.iscoroutinefunction(called) else SyncRateLimiter
     if not isinstance(limiter, wanted):
         reason = f"needs a {wanted.__name__}, not a {type(limiter).__name__}"
-        raise ValidationError("function", function.__name__, reason)
+        raise ValidationError("function", name, reason)
+
+
+def _called(function: Callable[..., object]) -> Callable[..., object]:
+    """Return the function that runs when an object is called."""
+    while isinstance(function, partial):
+        function = function.func
+    return function if inspect.isroutine(function) else type(function).__call__

@@ -15,7 +15,7 @@ from ...lease import Lease, SyncLease
 from ...limiter import RateLimiter
 from ...sync_limiter import SyncRateLimiter
 from ..rule import Reservation
-from .dialect import Dialect
+from .dialect import Dialect, wants_stream
 from .meter import (
     CallMeter,
     current_meter,
@@ -106,7 +106,7 @@ class LlmCharge:
         meter = self.meter(dialect, given, arguments)
         async with self.calling(meter) as lease:
             answer = await method(**meter.asked)
-        if arguments.get("stream") is True:
+        if wants_stream(arguments):
             return MeteredStream(answer, meter, lease)
         meter.hear_answer(answer)
         await settle_call(lease, meter.amounts())
@@ -119,7 +119,7 @@ class LlmCharge:
         meter = self.meter(dialect, given, arguments)
         with self.calling_blocking(meter) as lease:
             answer = method(**meter.asked)
-        if arguments.get("stream") is True:
+        if wants_stream(arguments):
             return SyncMeteredStream(answer, meter, lease)
         meter.hear_answer(answer)
         settle_call_blocking(lease, meter.amounts())

@@ -37,6 +37,11 @@ class Dialect(Protocol):
         ...
 
 
+def wants_stream(arguments: Mapping[str, Any]) -> bool:
+    """Tell whether a call asks for a stream. SDKs take any true value; theirs for none is false."""
+    return bool(arguments.get("stream"))
+
+
 def number_at(value: Any, *path: str) -> int:
     """Return the number that a path of attributes leads to; 0 where there is none."""
     found = value_at(value, *path)

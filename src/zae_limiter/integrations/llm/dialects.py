@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
-from .dialect import Heard, number_at, text_at, value_at
+from .dialect import Heard, number_at, text_at, value_at, wants_stream
 from .usage import TokenUsage
 
 
@@ -15,7 +16,7 @@ class ChatDialect:
 
     def asked(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Ask a stream for its usage."""
-        if arguments.get("stream") is not True or _wants_usage(arguments):
+        if not wants_stream(arguments) or _wants_usage(arguments):
             return arguments
         options = arguments.get("stream_options")
         given = options if isinstance(options, Mapping) else {}
@@ -53,8 +54,9 @@ def _chat_texts(choice: Any) -> list[str]:
     """The texts of a choice, whether it is whole or a part of a stream."""
     said = value_at(choice, "message") or value_at(choice, "delta")
     texts = [text_at(said, name) for name in ("content", "refusal", "reasoning_content")]
-    for call in value_at(said, "tool_calls") or ():
-        texts += [text_at(call, "function", name) for name in ("name", "arguments")]
+    called = [value_at(call, "function") for call in value_at(said, "tool_calls") or ()]
+    for function in (*called, value_at(said, "function_call")):
+        texts += [text_at(function, name) for name in ("name", "arguments")]
     return [*texts, text_at(choice, "text")]
 
 
@@ -87,11 +89,7 @@ class ResponsesDialect:
     def whole(self, answer: Any) -> Heard:
         """Read a response."""
         usage = _token_usage(value_at(answer, "usage"))
-        texts = [
-            text_at(part, "text")
-            for item in value_at(answer, "output") or ()
-            for part in _parts(item)
-        ]
+        texts = [text for item in value_at(answer, "output") or () for text in _item_texts(item)]
         return Heard("".join(texts), usage, is_final=usage is not None)
 
     def event(self, event: Any, arguments: Mapping[str, Any]) -> Heard:
@@ -102,8 +100,11 @@ class ResponsesDialect:
         return self.whole(value_at(event, "response"))._replace(text="")
 
 
-def _parts(item: Any) -> Any:
-    return value_at(item, "content") or ()
+def _item_texts(item: Any) -> list[str]:
+    """The texts of an item: what it says, its reasoning, and the tool that it calls."""
+    parts = [*(value_at(item, "content") or ()), *(value_at(item, "summary") or ())]
+    said = [text_at(part, "text") for part in parts]
+    return [*said, *(text_at(item, name) for name in ("name", "arguments", "input"))]
 
 
 class MessagesDialect:
@@ -116,10 +117,7 @@ class MessagesDialect:
 
     def whole(self, answer: Any) -> Heard:
         """Read a message, or what has come of one: without a reason to stop it goes on."""
-        names = ("text", "thinking")
-        texts = [
-            text_at(part, name) for part in value_at(answer, "content") or () for name in names
-        ]
+        texts = [text for part in value_at(answer, "content") or () for text in _block_texts(part)]
         usage = _message_usage(value_at(answer, "usage"))
         has_stopped = value_at(answer, "stop_reason") is not None
         return Heard("".join(texts), usage, is_final=has_stopped and usage is not None)
@@ -134,6 +132,13 @@ class MessagesDialect:
             return Heard(usage=usage, is_final=usage is not None)
         names = ("text", "thinking", "partial_json") if kind == "content_block_delta" else ()
         return Heard("".join(text_at(event, "delta", name) for name in names))
+
+
+def _block_texts(block: Any) -> list[str]:
+    """The texts of a block: what it says, its reasoning, or the tool that it calls."""
+    asked = value_at(block, "input")
+    written = json.dumps(asked, default=str) if asked else ""
+    return [*(text_at(block, name) for name in ("text", "thinking", "name")), written]
 
 
 def _message_usage(usage: Any) -> TokenUsage | None:

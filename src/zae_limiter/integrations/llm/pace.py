@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 
 from ...core.exceptions import RateLimitError
@@ -71,8 +72,11 @@ def _retry_after_s(headers: Mapping[str, str]) -> float | None:
     if seconds is not None or text is None:
         return seconds
     try:
-        return parsedate_to_datetime(text).timestamp() - time.time()
-    except ValueError:
+        date = parsedate_to_datetime(text)
+        # A date without a zone would be taken for local time.
+        aware = date if date.tzinfo else date.replace(tzinfo=UTC)
+        return aware.timestamp() - time.time()
+    except (ValueError, OverflowError):
         return None
 
 
