@@ -160,3 +160,28 @@ def test_a_manager_touches_no_stack_but_its_own(aws: LocalAws) -> None:
             manager.deploy_lambda_code("another-aggregator")
         assert manager.stack_exists()
         assert manager.delete_stack(aws.stack, wait=True)["status"] == "DELETE_COMPLETE"
+
+
+@pytest.mark.parametrize(
+    ("state", "remedy"),
+    [
+        ("DELETE_FAILED", "zae-limiter delete --name {0}"),
+        ("UPDATE_ROLLBACK_FAILED", "aws cloudformation continue-update-rollback --stack-name {0}"),
+    ],
+)
+def test_a_stack_that_cloudformation_cannot_change_says_what_to_do_first(
+    aws: LocalAws, state: str, remedy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    aws.out("deploy", "--no-aggregator", "--no-alarms")
+
+    def describe(services: Aws, stack_name: str) -> Stack | None:
+        stack = describe_stack(services, stack_name)
+        return None if stack is None else replace(stack, status=state)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("zae_limiter.infra.sync_stack_manager.describe_stack", describe)
+        for command in ("deploy", "upgrade"):
+            message = aws.error(command, "--enable-alarms")
+            assert state in message
+            assert remedy.format(aws.stack) in message
+    aws.out("delete", "--yes")

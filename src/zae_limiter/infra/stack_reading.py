@@ -25,6 +25,11 @@ FUNCTION_OUTPUT = "AggregatorFunctionName"
 _PLANNED = "REVIEW_IN_PROGRESS"
 # Nothing was created, or everything was rolled back: such a stack can only be deleted.
 _REMAINS = {"CREATE_FAILED", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED"}
+# In these states CloudFormation refuses every change, until somebody has done something.
+_REMEDIES = {
+    "DELETE_FAILED": "zae-limiter delete --name",
+    "UPDATE_ROLLBACK_FAILED": "aws cloudformation continue-update-rollback --stack-name",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +52,12 @@ class Stack:
     def is_busy(self) -> bool:
         """Whether CloudFormation is at work on it."""
         return self.status.endswith("_IN_PROGRESS") and not self.is_planned
+
+    @property
+    def remedy(self) -> str | None:
+        """The command without which the stack cannot be changed; None when none is needed."""
+        command = _REMEDIES.get(self.status)
+        return command and f"{command} {self.name}"
 
     @property
     def is_remains(self) -> bool:

@@ -296,6 +296,7 @@ class SyncStackManager:
             kind, template = "CREATE", build_template(options)
         else:
             self._refuse_foreign_stack(stack)
+            self._refuse_stuck(stack)
             self._require_table(table)
             self._require_versions(table)
             body = read_template(self._aws, stack)
@@ -334,6 +335,14 @@ class SyncStackManager:
             raise StackOperationError(
                 self.stack_name,
                 "it is not a limiter's, or others deploy it. Nothing was changed",
+            )
+
+    def _refuse_stuck(self, stack: Stack) -> None:
+        if stack.remedy is not None:
+            raise StackOperationError(
+                self.stack_name,
+                f"it is in the state {stack.status}, in which CloudFormation changes nothing."
+                f" First run: {stack.remedy}",
             )
 
     def _watch(self, stack_id: str, on_event: OnEvent | None) -> StackWatch:
