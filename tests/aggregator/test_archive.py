@@ -114,6 +114,23 @@ def test_a_put_that_fails_names_its_records(bucket: Bucket) -> None:
     assert archive_audit_events(records, "archive") == (0, frozenset({"1", "2"}))
 
 
+@pytest.mark.usefixtures("deployed")
+def test_a_batch_of_which_only_some_days_can_be_put_is_complete_after_redelivery(
+    bucket: Bucket,
+) -> None:
+    days = {number: f"2024-03-{9 + number % 3:02}T10:00:00Z" for number in range(1, 10)}
+    records = [audit_record(number, timestamp=day) for number, day in days.items()]
+    bucket.refused = "day%3D10"
+    archived, failed = archive_audit_events(records, "archive")
+    assert (archived, failed) == (6, {"1", "4", "7"})
+    before = dict(bucket.objects)
+    bucket.refused = None
+    # Lambda delivers again from the lowest failed record on, which here is the whole batch.
+    assert archive_audit_events(records, "archive") == (9, frozenset())
+    assert bucket.objects.items() >= before.items()
+    assert sorted(line["event_id"] for line in bucket.lines()) == [f"event-{n}" for n in days]
+
+
 def has_expired(table: OwnTable) -> bool:
     return not [item for item in table.items() if "/AUDIT#" in item["PK"]["S"]]
 

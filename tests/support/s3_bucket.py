@@ -14,10 +14,12 @@ from typing import Any
 
 @dataclass
 class Bucket:
-    """Objects by path, with the headers that they came with."""
+    """Objects by path, with the headers that they came with. `refused`: a part of the paths at
+    which nothing can be put."""
 
     url: str = ""
     fails: bool = False
+    refused: str | None = None
     objects: dict[str, bytes] = field(default_factory=dict)
     headers: dict[str, dict[str, str]] = field(default_factory=dict)
     puts: int = 0
@@ -36,11 +38,13 @@ def serve_bucket() -> Iterator[Bucket]:
     class Handler(BaseHTTPRequestHandler):
         def do_PUT(self) -> None:
             content = self.rfile.read(int(self.headers["Content-Length"]))
-            if not bucket.fails:
+            is_refused = bucket.refused is not None and bucket.refused in self.path
+            is_kept = not (bucket.fails or is_refused)
+            if is_kept:
                 bucket.puts += 1
                 bucket.objects[self.path] = content
                 bucket.headers[self.path] = {k.lower(): v for k, v in self.headers.items()}
-            self.send_response(403 if bucket.fails else 200)
+            self.send_response(200 if is_kept else 403)
             self.send_header("Content-Length", "0")
             self.end_headers()
 
