@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from functools import lru_cache
 from typing import Any
 
@@ -13,7 +14,8 @@ from zae_limiter.core.limit import LimitSet
 from zae_limiter.core.validation import WCU
 
 NAMESPACE, RESOURCE = "ns", "gpt-4"
-_AT_S = 1_714_564_801
+# Now: a reader looks after bucket items only if their changes are recent.
+_AT_S = int(time.time())
 _LIMITS = LimitSet.of([Limit.per_minute("rpm", 6000), Limit.per_minute("tpm", 600_000)])
 _TAKES_MILLI = {"rpm": 1000, "tpm": 500_000, WCU: 1250}
 _IMAGES = 20_000
