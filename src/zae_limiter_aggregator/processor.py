@@ -19,7 +19,7 @@ from zae_limiter.core.changes import BucketChange, ItemActivity, activities
 from zae_limiter.core.usage import consumption
 from zae_limiter.core.validation import RESERVED_NAMESPACE
 from zae_limiter.flows.scope import Scope
-from zae_limiter.flows.stream.aggregate import in_order
+from zae_limiter.flows.stream.aggregate import WRITES_AT_ONCE, in_order
 from zae_limiter.flows.stream.batch import BatchResult, StreamWork, process_batch
 from zae_limiter.flows.stream.refills import refill_items
 from zae_limiter.flows.stream.splits import split_busy_buckets
@@ -74,7 +74,9 @@ class ProcessResult:
 
 def open_work(settings: LambdaSettings) -> StreamWork:
     """Open the table, without a call. Region and credentials are those of the Lambda."""
-    io = BlockingIo(gather=Threads())
+    # This thread makes one of the writes. With fewer workers, a batch of many entities would wait
+    # for one answer after the other.
+    io = BlockingIo(gather=Threads(WRITES_AT_ONCE - 1))
     store = DynamoStore(Table(open_client(io, blocking=True), settings.table_name))
     archive = S3Archive(io, settings.archive_bucket) if settings.archive_bucket else None
     return StreamWork(Scope(store, io, RESERVED_NAMESPACE), store.usage, settings.stream, archive)

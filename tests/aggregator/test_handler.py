@@ -7,6 +7,7 @@ import json
 import random
 import subprocess
 import sys
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +19,8 @@ from tests.support.servers.chaos import THROTTLED, ChaosProxy
 from tests.support.servers.tables import OwnTable
 from zae_limiter import Limit, SyncRateLimiter, SyncRepository
 from zae_limiter.core.exceptions import ValidationError
+from zae_limiter.flows.stream.aggregate import WRITES_AT_ONCE
+from zae_limiter.runtime.blocking import run
 from zae_limiter_aggregator import handler
 from zae_limiter_aggregator.environment import read_environment
 from zae_limiter_aggregator.handler import lowest, opened_work
@@ -123,6 +126,19 @@ def test_a_write_that_fails_is_answered_as_the_lowest_failed_record(
     again = handler({"Records": event["Records"][first:]}, CONTEXT)
     assert again["batchItemFailures"] == []
     assert usage(repository) == EXACT
+
+
+def test_as_many_snapshots_are_written_at_a_time_as_are_planned_together() -> None:
+    barrier = threading.Barrier(WRITES_AT_ONCE)
+
+    async def meet(number: int) -> int:
+        # Where fewer run at a time, they never meet.
+        barrier.wait(10)
+        return number
+
+    numbers = range(WRITES_AT_ONCE)
+    met = run(opened_work().scope.io.gather([meet(number) for number in numbers]))
+    assert met == list(numbers)
 
 
 def test_expired_audit_events_are_archived_by_the_handler(bucket: Bucket) -> None:

@@ -1,4 +1,4 @@
-"""This module runs several calls for the blocking driver: in turn, in two threads, or as
+"""This module runs several calls for the blocking driver: in turn, in a few threads, or as
 greenlets."""
 
 from __future__ import annotations
@@ -27,15 +27,16 @@ def serial(calls: Sequence[Callable[[], Any]]) -> list[Any]:
 
 
 class Threads:
-    """A pool of two workers, made when first needed and again after a fork.
+    """A pool of workers, two as a rule, made when first needed and again after a fork.
 
-    A caller that finds both workers busy makes its calls in turn, in its own thread: otherwise the
-    two workers would do the work of all threads of a process.
+    A caller that finds all workers busy makes its calls in turn, in its own thread: otherwise the
+    workers would do the work of all threads of a process.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, workers: int = _WORKERS) -> None:
+        self._workers = workers
         self._pool: ThreadPoolExecutor | None = None
-        self._free = threading.Semaphore(_WORKERS)
+        self._free = threading.Semaphore(workers)
         self._pid = 0
 
     def __call__(self, calls: Sequence[Callable[[], Any]]) -> list[Any]:
@@ -51,8 +52,8 @@ class Threads:
 
     def _current_pool(self) -> tuple[ThreadPoolExecutor, threading.Semaphore]:
         if self._pool is None or self._pid != os.getpid():
-            self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="zae-limiter")
-            self._free = threading.Semaphore(_WORKERS)
+            self._pool = ThreadPoolExecutor(self._workers, thread_name_prefix="zae-limiter")
+            self._free = threading.Semaphore(self._workers)
             self._pid = os.getpid()
         return self._pool, self._free
 

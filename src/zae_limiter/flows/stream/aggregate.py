@@ -29,7 +29,7 @@ logger = logging.getLogger("zae_limiter")
 RETENTION_DAYS = 90
 MAX_RETENTION_DAYS = 3650
 # How many snapshots are written at a time.
-_AT_ONCE = 16
+WRITES_AT_ONCE = 16
 # The age at which a change tells nothing any more of the load that its bucket item is under. A
 # Lambda may gather a batch for five minutes.
 _STALE_MS = 600_000
@@ -154,8 +154,8 @@ async def _add_all(
     io: Io, usage: StreamedUsage, additions: Sequence[UsageAddition]
 ) -> list[bool | StorageUnavailable | StoredDataError]:
     outcomes: list[bool | StorageUnavailable | StoredDataError] = []
-    for first in range(0, len(additions), _AT_ONCE):
-        some = additions[first : first + _AT_ONCE]
+    for first in range(0, len(additions), WRITES_AT_ONCE):
+        some = additions[first : first + WRITES_AT_ONCE]
         for outcome in await io.gather([usage.add(addition) for addition in some]):
             if isinstance(outcome, BaseException):
                 if not isinstance(outcome, StorageUnavailable | StoredDataError):
