@@ -114,6 +114,10 @@ class StackSteps:
         """Choose whether the table is protected from deletion."""
         return self._deploying(enable_deletion_protection=value)
 
+    def enable_provisioner(self, value: bool = True) -> Self:
+        """Choose whether the stack has the Lambda that applies declared limits."""
+        return self._deploying(enable_provisioner=value)
+
     def tags(self, value: Mapping[str, str] | None) -> Self:
         """Choose tags for all resources of the stack."""
         return self._deploying(tags=value)

@@ -77,7 +77,7 @@ REPORTING = ["doctor"]
 STACKS = ["delete", "deploy", "list", "status", "upgrade"]
 LOCAL = ["local down", "local env", "local logs", "local status", "local up"]
 STORELESS = ["cfn-template", "completion", "demo", "iam-policy", "lambda-export", *LOCAL]
-STORELESS += ["limits schema", "limits validate"]
+STORELESS += ["limits cfn-template", "limits schema", "limits validate"]
 # Commands whose output is another program's, a JSON document in any case, or none.
 WITHOUT_JSON = {"completion", "limits schema", "local down", "local logs", "run"}
 

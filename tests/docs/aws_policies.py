@@ -11,7 +11,11 @@ from typing import Any
 from zae_limiter.infra.arns import StackArns
 from zae_limiter.infra.deployer_policy import deployer_document
 from zae_limiter.infra.options import StackOptions
-from zae_limiter.infra.policies import aggregator_document, policy_documents
+from zae_limiter.infra.policies import (
+    aggregator_document,
+    policy_documents,
+    provisioner_document,
+)
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "aws.md"
 _BLOCK = re.compile(r"<!-- policy: (\S+) -->\n.*?<!-- end -->\n", re.S)
@@ -23,8 +27,12 @@ def documents() -> dict[str, dict[str, Any]]:
     """Every policy of a stack named my-app."""
     arns = StackArns("my-app", "us-east-1", "123456789012")
     lambdas = aggregator_document(arns.places, archives=True, traces=False)
-    others = {"aggregator": lambdas, "deployer": deployer_document(arns, StackOptions())}
-    return {**policy_documents(arns.places), **others}
+    return {
+        **policy_documents(arns.places),
+        "aggregator": lambdas,
+        "provisioner": provisioner_document(arns.places, traces=False),
+        "deployer": deployer_document(arns, StackOptions()),
+    }
 
 
 def pretty(document: dict[str, Any]) -> str:

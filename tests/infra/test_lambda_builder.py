@@ -11,20 +11,25 @@ from pathlib import Path
 
 import pytest
 
+from zae_limiter.infra.aggregator_resources import HANDLER
 from zae_limiter.infra.lambda_builder import LambdaPackage, build_lambda_package
+from zae_limiter.infra.provisioner_resources import PROVISIONER_HANDLER
 
 SOURCES = Path(__file__).parents[2] / "src"
 
 
-@pytest.fixture(scope="module")
-def package() -> LambdaPackage:
-    return build_lambda_package()
+@pytest.fixture(scope="module", params=[HANDLER, PROVISIONER_HANDLER])
+def package(request: pytest.FixtureRequest) -> LambdaPackage:
+    return build_lambda_package(request.param)
 
 
 def test_another_process_elsewhere_builds_equal_bytes(
     package: LambdaPackage, tmp_path: Path
 ) -> None:
-    code = "from zae_limiter.infra.lambda_builder import *; print(build_lambda_package().digest)"
+    code = (
+        "from zae_limiter.infra.lambda_builder import *;"
+        f" print(build_lambda_package({package.handler!r}).digest)"
+    )
     environment = {**os.environ, "PYTHONHASHSEED": "7", "TZ": "Asia/Tokyo"}
     environment["PYTHONPATH"] = str(SOURCES)
     said = subprocess.run(
@@ -48,7 +53,9 @@ def test_the_zip_holds_sorted_readable_sources_without_a_time(package: LambdaPac
 
 
 def test_the_zip_leaves_out_what_a_handler_never_imports(package: LambdaPackage) -> None:
-    assert "zae_limiter_aggregator/handler.py" in package.files
+    own = package.handler.split(".")[0]
+    assert f"{own}/handler.py" in package.files
+    assert {name.split("/")[0] for name in package.files} == {"zae_limiter", own}
     assert "zae_limiter/backends/dynamodb/wire/socket_edge.py" in package.files
     for folder in ("cli", "infra", "testing", "visualization"):
         assert not [name for name in package.files if f"zae_limiter/{folder}/" in name], folder
@@ -73,7 +80,8 @@ def test_the_handler_is_imported_from_the_zip_alone(package: LambdaPackage, tmp_
 
 
 def test_every_module_that_the_handler_loads_is_in_the_zip(package: LambdaPackage) -> None:
-    code = "import zae_limiter_aggregator.handler, sys; print(*sys.modules)"
+    module = package.handler.rpartition(".")[0]
+    code = f"import {module}, sys; print(*sys.modules)"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = {name for name in said.stdout.split() if name.split(".")[0].startswith("zae_limiter")}
     packed = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
@@ -18,16 +19,26 @@ from zae_limiter.backends.dynamodb.schema import pk_stream, pk_system
 from zae_limiter.cli import cli
 from zae_limiter.core.bucket import BucketAddress
 from zae_limiter.core.limit import LimitSet
+from zae_limiter.core.located import locate_plain
+from zae_limiter.core.manifest import DeclaredEntity, Manifest
+from zae_limiter.core.manifest_reader import read_manifest
 from zae_limiter.core.planner import Intent
 from zae_limiter.flows.scope import Scope
 from zae_limiter.flows.shards.items import read_all, split_shard
 from zae_limiter.flows.shards.merge import merge_down
 from zae_limiter.infra.arns import StackArns
 from zae_limiter.infra.iam_resources import MANAGED_POLICIES, PURPOSES
-from zae_limiter.infra.policies import NAMESPACE_TAG, aggregator_document, policy_documents
+from zae_limiter.infra.policies import (
+    NAMESPACE_TAG,
+    aggregator_document,
+    policy_documents,
+    provisioner_document,
+)
 from zae_limiter.runtime.blocking import run
 from zae_limiter_aggregator.environment import read_environment
 from zae_limiter_aggregator.processor import open_work, process_stream_records
+from zae_limiter_provisioner.requests import ProvisionRequest
+from zae_limiter_provisioner.work import Provisioner
 
 ARNS = StackArns("my-app", "us-east-1", "123456789012")
 POLICIES = policy_documents(ARNS.places)
@@ -35,6 +46,12 @@ EVERYWHERE = ("acq", "full", "read", "aggregate")
 NAMESPACED = ("ns-acq", "ns-full", "ns-read")
 LIMITS = [Limit.per_minute("rpm", 100)]
 RESOURCE = "gpt-4"
+DECLARED = {
+    "namespace": "new",
+    "system": {"limits": {"rpm": 60}},
+    "resources": {RESOURCE: {"limits": {"rpm": 10}}},
+    "entities": {"a": {"parent": "org", "name": "A", "limits": {"rpm": 5}}, "org": {"name": "O"}},
+}
 READING = [
     ("check",),
     ("version",),
@@ -331,6 +348,32 @@ def test_the_lambdas_role_suffices_for_its_handler(
         assert process_stream_records(records, work).snapshots_updated
     assert writes(made)
     assert told([r for r in made.requests if not allows(document, r)]) == []
+
+
+def test_the_provisioners_role_suffices_for_its_handler_and_for_no_bucket(
+    recorded: RecordedTable, ours: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", recorded.proxy.url)
+    monkeypatch.setenv("AWS_REGION", recorded.table.server.region)
+    provisioner = Provisioner.open(recorded.table.name)
+    document = provisioner_document(ARNS.places, traces=False)
+    declared = read_manifest(locate_plain(DECLARED))
+    renamed = replace(declared, entities={"a": DeclaredEntity("a", "B", "org")})
+    with recorded.recording() as made:
+        for manifest in (declared, renamed, Manifest("new")):
+            request = ProvisionRequest("apply", manifest, force=True)
+            run(provisioner.plan(replace(request, namespace_id=ours)))
+            run(provisioner.apply(request, lambda: 10**6))
+    assert {"PutItem", "UpdateItem", "DeleteItem", "ConditionCheckItem"} <= actions(made)
+    assert told([r for r in made.requests if not allows(document, r)]) == []
+    with recorded.recording() as using:
+        acquire(recorded.url)
+    charges = [r for r in writes(using) if any("/BUCKET#" in key for key in r.keys)]
+    assert charges
+    assert [str(r) for r in charges if allows(document, r)] == []
+    granted = {a for s in document["Statement"] for a in s["Action"] if "dynamodb:" in a}
+    used = {request.action for request in made.requests}
+    assert granted <= used
 
 
 def actions(recording: Recording) -> set[str]:

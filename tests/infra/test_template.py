@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,11 +15,14 @@ from tests.support.pairs import all_pairs
 from zae_limiter.backends.dynamodb.schema import get_table_definition
 from zae_limiter.infra.aggregator_resources import STAND_IN
 from zae_limiter.infra.iam_resources import kept_descriptions
+from zae_limiter.infra.limits_template import build_limits_template
 from zae_limiter.infra.options import StackOptions
+from zae_limiter.infra.provisioner_resources import PROVISIONER_STAND_IN
 from zae_limiter.infra.table_resource import described_shape, kept_shape, table_shape
 from zae_limiter.infra.template import MAX_TEMPLATE_BYTES, METADATA, build_template, template_text
 from zae_limiter.infra.template_body import parse_template
 from zae_limiter.infra.yaml_text import yaml_text
+from zae_limiter.manifest_file import load_manifest
 
 ROLE = "arn:aws:iam::123456789012:role/limiter"
 TOPIC = "arn:aws:sns:us-east-1:123456789012:alarms"
@@ -34,6 +38,7 @@ SETTINGS: dict[str, list[Any]] = {
     "iam": [{}, {"create_iam_roles": True}, {"create_iam": False}],
     "aggregator_role_arn": [None, ROLE],
     "enable_deletion_protection": [False, True],
+    "enable_provisioner": [True, False],
     "pitr_recovery_days": [None, 7],
     "tags": [None, {"team": "a"}],
 }
@@ -214,6 +219,8 @@ def test_a_policy_that_exists_keeps_its_description() -> None:
 def test_the_stand_in_for_the_code_never_changes() -> None:
     """CloudFormation would put a new text in the place of the code that was uploaded."""
     assert sha256(STAND_IN.encode()).hexdigest().startswith("9fa5440fd948d6c4")
+    digest = sha256(PROVISIONER_STAND_IN.encode()).hexdigest()
+    assert digest.startswith("06229ae121a6ac39")
 
 
 def test_records_are_redelivered_until_they_are_counted_or_a_day_old() -> None:
@@ -263,7 +270,9 @@ def test_roles_have_the_boundary_and_names_their_format() -> None:
         policy_name_format="p-{}",
     )
     roles = resources(options, "IAM::Role")
-    assert set(roles) == {"AggregatorRole", "AppRole", "AdminRole", "ReadOnlyRole"}
+    assert set(roles) == {
+        *("AggregatorRole", "AppRole", "AdminRole", "ReadOnlyRole", "ProvisionerRole")
+    }
     for role in roles.values():
         assert role["Properties"]["PermissionsBoundary"]["Fn::Sub"].endswith(":policy/bound")
         assert role["Properties"]["RoleName"]["Fn::Sub"].startswith("r-${AWS::StackName}-")
@@ -273,6 +282,34 @@ def test_roles_have_the_boundary_and_names_their_format() -> None:
         assert policy["Properties"]["ManagedPolicyName"]["Fn::Sub"].startswith("p-")
 
 
+def test_the_provisioner_has_a_role_and_a_log_of_its_own_and_can_be_left_out() -> None:
+    made = resources(StackOptions(enable_tracing=True, log_retention_days=7))
+    function = made["ProvisionerFunction"]["Properties"]
+    assert function["Handler"] == "zae_limiter_provisioner.handler.on_event"
+    assert function["FunctionName"] == {"Fn::Sub": "${AWS::StackName}-limits-provisioner"}
+    assert function["Role"] == {"Fn::GetAtt": ["ProvisionerRole", "Arn"]}
+    assert function["TracingConfig"] == {"Mode": "Active"}
+    assert made["ProvisionerLogGroup"]["Properties"]["RetentionInDays"] == 7
+    for options in (StackOptions(enable_provisioner=False), StackOptions(create_iam=False)):
+        template = build_template(options)
+        parts = [*template["Resources"], *template["Outputs"]]
+        assert not [name for name in parts if name.startswith("Provisioner")]
+
+
+def test_a_template_of_declared_limits_has_nothing_for_cfn_lint_to_say() -> None:
+    manifest = load_manifest(Path(__file__).parents[2] / "examples" / "limits.yaml")
+    template = build_limits_template("my-app", manifest, force=True)
+    assert not faults(template)
+    (resource,) = template["Resources"].values()
+    assert resource["Type"] == "Custom::ZaeLimiterLimits"
+    token = resource["Properties"]["ServiceToken"]["Fn::ImportValue"]
+    exports = [
+        each["Export"]["Name"] for each in build_template(StackOptions())["Outputs"].values()
+    ]
+    assert {"Fn::Sub": token.replace("my-app", "${AWS::StackName}")} in exports
+    assert yaml.safe_load(yaml_text(template)) == template
+
+
 def test_outputs_name_only_what_is_there() -> None:
     everything = build_template(StackOptions(create_iam_roles=True))["Outputs"]
     assert everything.keys() >= {
@@ -280,6 +317,7 @@ def test_outputs_name_only_what_is_there() -> None:
         "StreamArn",
         "AggregatorFunctionArn",
         "AuditArchiveBucketName",
+        "ProvisionerFunctionArn",
         "AcquireOnlyPolicyArn",
         "AppRoleArn",
     }

@@ -11,13 +11,13 @@ from ..infra.arns import StackArns
 from ..infra.deployer_policy import deployer_document
 from ..infra.iam_resources import PURPOSES
 from ..infra.options import StackOptions
-from ..infra.policies import aggregator_document, policy_documents
+from ..infra.policies import aggregator_document, policy_documents, provisioner_document
 from .options import examples
 from .output import print_json
 from .stack_options import deployment_options
 from .stack_place import name_option
 
-_OTHERS = ("aggregator", "deployer")
+_OTHERS = ("aggregator", "provisioner", "deployer")
 
 
 @click.command(
@@ -47,7 +47,8 @@ def iam_policy(
     """Print an IAM policy of a stack, as JSON.
 
     acq, full, read and their ns- twins are for clients of all namespaces and of one, aggregate for
-    `zae-limiter aggregate`, aggregator for the Lambda, deployer for whoever deploys.
+    `zae-limiter aggregate`, aggregator and provisioner for the Lambdas, deployer for whoever
+    deploys.
     """
     arns = StackArns(validate_stack_name(name), region, account, partition)
     options = StackOptions(**changes)
@@ -56,5 +57,7 @@ def iam_policy(
     elif component == "aggregator":
         archives, traces = options.enable_audit_archival, options.enable_tracing
         print_json(aggregator_document(arns.places, archives=archives, traces=traces))
+    elif component == "provisioner":
+        print_json(provisioner_document(arns.places, traces=options.enable_tracing))
     else:
         print_json(policy_documents(arns.places)[component])

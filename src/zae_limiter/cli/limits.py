@@ -12,7 +12,11 @@ import click
 from ..core.exceptions import ManifestConflictError
 from ..core.manifest import Manifest, manifest_to_dict
 from ..core.manifest_plan import ManifestPlan
+from ..core.validation import validate_stack_name
 from ..flows.admin.provision import AppliedCounts, apply_plan, export_manifest, plan_manifest
+from ..infra.limits_template import build_limits_template
+from ..infra.template import template_text
+from ..infra.yaml_text import yaml_text
 from ..manifest_file import dump_manifest
 from ..runtime.blocking import run
 from .manifest_options import aimed, manifest_argument
@@ -21,6 +25,7 @@ from .output import print_json, print_lines
 from .plan_report import plan_lines, plan_summary, plan_to_dict
 from .progress import progress_on_stderr
 from .simulate import simulate
+from .stack_place import name_option
 from .target import Target
 
 _FORCE_HINT = (
@@ -167,3 +172,24 @@ def export(as_json: bool, target: Target) -> None:
         print_json(manifest_to_dict(manifest))
     else:
         click.echo(dump_manifest(manifest), nl=False)
+
+
+@limits.command(
+    "cfn-template",
+    epilog=examples(
+        "limits cfn-template examples/limits.yaml -n my-app > stack.yaml",
+        on_a_store=False,
+    ),
+)
+@manifest_argument
+@name_option(named=True)
+@click.option("--force", is_flag=True, help="Let the stack undo what others changed.")
+@click.option("--json", "as_json", is_flag=True, help="JSON without blanks.")
+def limits_template(manifest: Manifest, name: str, force: bool, as_json: bool) -> None:
+    """Print a CloudFormation template of declared limits.
+
+    The template has one resource, which the Lambda of the limiter's stack looks after: creating,
+    updating and deleting the stack applies the limits as `limits apply` does.
+    """
+    template = build_limits_template(validate_stack_name(name), manifest, force=force)
+    click.echo(template_text(template) + "\n" if as_json else yaml_text(template), nl=False)

@@ -7,13 +7,17 @@ from typing import Any
 
 import click
 
+from ..infra.aggregator_resources import HANDLER
 from ..infra.lambda_builder import build_lambda_package
 from ..infra.options import StackOptions
+from ..infra.provisioner_resources import PROVISIONER_HANDLER
 from ..infra.template import build_template, template_text
 from ..infra.yaml_text import yaml_text
 from .options import examples, json_option
 from .output import print_fields, print_json
 from .stack_options import deployment_options
+
+_HANDLERS = {"aggregator": HANDLER, "provisioner": PROVISIONER_HANDLER}
 
 
 @click.command(
@@ -55,15 +59,23 @@ def cfn_template(output: Path | None, as_json: bool, changes: dict[str, Any]) ->
     show_default=True,
     help="The file to write.",
 )
+@click.option(
+    "--function",
+    "function",
+    type=click.Choice(list(_HANDLERS)),
+    default="aggregator",
+    show_default=True,
+    help="The Lambda: counts usage, or applies declared limits.",
+)
 @click.option("--info", is_flag=True, help="Write nothing, and tell what would be written.")
 @click.option("--force", "-f", is_flag=True, help="Replace a file that exists.")
 @json_option
-def lambda_export(output: Path, info: bool, force: bool, as_json: bool) -> None:
-    """Write the zip with the code of the Lambda.
+def lambda_export(output: Path, function: str, info: bool, force: bool, as_json: bool) -> None:
+    """Write the zip with the code of a Lambda.
 
     Equal sources make equal bytes. The zip is pure Python; boto3 is part of Lambda's runtime.
     """
-    package = build_lambda_package()
+    package = build_lambda_package(_HANDLERS[function])
     if not info:
         if output.exists() and not force:
             raise click.ClickException(f"{output} exists: --force replaces it")

@@ -56,6 +56,10 @@ _OPTIONS = (
     _number("usage_retention_days", 1, 3650, "How long usage is kept."),
     _number("audit_retention_days", 1, 3650, "How long audit events are kept in the table."),
     _switch("enable-aggregator", "no-aggregator", "enable_aggregator", "A Lambda counts usage."),
+    _switch(
+        *("enable-provisioner", "no-provisioner", "enable_provisioner"),
+        "A Lambda applies declared limits, for CloudFormation.",
+    ),
     click.option(
         "--pitr-recovery-days",
         type=click.IntRange(1, 35),

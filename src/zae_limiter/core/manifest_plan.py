@@ -176,6 +176,14 @@ def _plan_deletions(
     return changes, marks
 
 
+def forget_drifted(plan: ManifestPlan) -> ManifestPlan:
+    """Return the plan without its deletions of records that somebody else has changed: those
+    records stay, and are managed no longer."""
+    kept = tuple(c for c in plan.configs if c.action != "delete" or not c.drift)
+    left = {change.slot: None for change in plan.configs if change not in kept}
+    return replace(plan, configs=kept, marks={**plan.marks, **left})
+
+
 def _order(item: tuple[ConfigSlot, LimiterConfig]) -> tuple[str, str]:
     slot = item[0]
     return slot.entity_id or "", slot.resource or ""

@@ -41,7 +41,7 @@ _QUEUE_RETENTION_S = 1_209_600
 def aggregator_resources(options: StackOptions, starting_position: str) -> Resources:
     """Return the Lambda and what it needs, but for its role."""
     made = {
-        LOG_GROUP: _log_group(options),
+        LOG_GROUP: log_group(options, "aggregator"),
         DEAD_LETTERS: _dead_letters(),
         FUNCTION: _function(options),
         MAPPING: _mapping(options, starting_position),
@@ -49,13 +49,14 @@ def aggregator_resources(options: StackOptions, starting_position: str) -> Resou
     return {**made, ARCHIVE: _archive(options)} if options.deploys_archive else made
 
 
-def _log_group(options: StackOptions) -> Resource:
+def log_group(options: StackOptions, component: str) -> Resource:
+    """Return the log of a Lambda of the stack."""
     return {
         "Type": "AWS::Logs::LogGroup",
         "DeletionPolicy": "Delete",
         "UpdateReplacePolicy": "Delete",
         "Properties": {
-            "LogGroupName": sub("/aws/lambda/${AWS::StackName}-aggregator"),
+            "LogGroupName": sub("/aws/lambda/${AWS::StackName}-" + component),
             "RetentionInDays": options.log_retention_days,
         },
     }

@@ -44,6 +44,17 @@ class StackArns:
         return self.regional("logs", f"log-group:/aws/lambda/{self.stack_name}-aggregator*")
 
     @property
+    def provisioner(self) -> str:
+        """The Lambda that applies declared limits."""
+        return self.regional("lambda", f"function:{self.stack_name}-limits-provisioner")
+
+    @property
+    def provisioner_log(self) -> str:
+        """The log of the Lambda that applies declared limits, with its streams."""
+        name = f"{self.stack_name}-limits-provisioner"
+        return self.regional("logs", f"log-group:/aws/lambda/{name}*")
+
+    @property
     def places(self) -> Places:
         """The places that policies of the stack are about."""
         table = self.regional("dynamodb", f"table/{self.stack_name}")
@@ -54,4 +65,5 @@ class StackArns:
             self.log_group,
             self.regional("sqs", f"{self.stack_name}-aggregator-dlq"),
             f"{self.archive}/audit/*",
+            self.provisioner_log,
         )

@@ -16,6 +16,9 @@ ROLE = "AggregatorRole"
 DEAD_LETTERS = "AggregatorDLQ"
 LOG_GROUP = "AggregatorLogGroup"
 ARCHIVE = "AuditArchiveBucket"
+PROVISIONER = "ProvisionerFunction"
+PROVISIONER_ROLE = "ProvisionerRole"
+PROVISIONER_LOG = "ProvisionerLogGroup"
 
 
 def ref(name: str) -> dict[str, str]:
@@ -48,4 +51,5 @@ def stack_places() -> Places:
         get_att(LOG_GROUP, "Arn"),
         get_att(DEAD_LETTERS, "Arn"),
         sub("${" + ARCHIVE + ".Arn}/audit/*"),
+        get_att(PROVISIONER_LOG, "Arn"),
     )

@@ -72,21 +72,21 @@ def deployer_document(arns: StackArns, options: StackOptions) -> Document:
             "cloudformation", _STACKS, arns.regional("cloudformation", f"stack/{arns.stack_name}/*")
         ),
         _allow("dynamodb", _TABLES, places.table),
-        _allow("lambda", _FUNCTIONS, arns.function),
+        _allow("lambda", _FUNCTIONS, [arns.function, arns.provisioner]),
         _allow("lambda", _MAPPINGS, "*"),
         _allow("sqs", _QUEUES, places.dead_letters),
         _allow("s3", _BUCKETS, arns.archive),
         _allow("s3", _OBJECTS, places.archive),
-        _allow("logs", _LOGS, arns.log_group),
+        _allow("logs", _LOGS, [arns.log_group, arns.provisioner_log]),
         _allow("cloudwatch", _ALARMS, alarms),
         # These are lists, which take no resource.
         _allow("logs", "DescribeLogGroups DescribeResourcePolicies", "*"),
         _allow("cloudformation", "DescribeStacks ListStacks", "*"),
         *(_iam_statements(arns, options) if options.create_iam else ()),
     ]
-    role = _passed_role(arns, options)
+    roles = _passed_roles(arns, options)
     passing = {"StringEquals": {"iam:PassedToService": "lambda.amazonaws.com"}}
-    statements.append({**_allow("iam", "PassRole", role), "Condition": passing})
+    statements.append({**_allow("iam", "PassRole", roles), "Condition": passing})
     return {"Version": "2012-10-17", "Statement": statements}
 
 
@@ -97,9 +97,12 @@ def _iam_statements(arns: StackArns, options: StackOptions) -> Iterable[Statemen
     yield _allow("iam", _POLICIES, policies)
 
 
-def _passed_role(arns: StackArns, options: StackOptions) -> str:
-    own = arns.global_(f"role/{options.get_role_name(arns.stack_name, 'aggr')}")
-    return options.aggregator_role_arn or own
+def _passed_roles(arns: StackArns, options: StackOptions) -> list[str]:
+    own, provisioner = (
+        arns.global_(f"role/{options.get_role_name(arns.stack_name, component)}")
+        for component in ("aggr", "prov")
+    )
+    return [options.aggregator_role_arn or own, provisioner]
 
 
 def _allow(service: str, actions: str, resource: Any) -> Statement:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .cloudformation import (
+    PROVISIONER_ROLE,
     ROLE,
     Resource,
     Resources,
@@ -14,7 +15,7 @@ from .cloudformation import (
     sub,
 )
 from .options import StackOptions
-from .policies import Document, aggregator_document, policy_documents
+from .policies import Document, aggregator_document, policy_documents, provisioner_document
 
 MANAGED_POLICIES = {
     "acq": "AcquireOnlyPolicy",
@@ -71,6 +72,8 @@ def iam_resources(options: StackOptions, descriptions: Mapping[str, str]) -> Res
         made |= {name: _application_role(options, name) for name in APPLICATION_ROLES}
     if options.enable_aggregator and options.aggregator_role_arn is None:
         made[ROLE] = _aggregator_role(options)
+    if options.deploys_provisioner_lambda:
+        made[PROVISIONER_ROLE] = _provisioner_role(options)
     return made
 
 
@@ -104,11 +107,22 @@ def _aggregator_role(options: StackOptions) -> Resource:
     document = aggregator_document(
         stack_places(), archives=options.deploys_archive, traces=options.enable_tracing
     )
+    return _lambda_role(options, "aggr", "aggregator", document)
+
+
+def _provisioner_role(options: StackOptions) -> Resource:
+    document = provisioner_document(stack_places(), traces=options.enable_tracing)
+    return _lambda_role(options, "prov", "provisioner", document)
+
+
+def _lambda_role(
+    options: StackOptions, component: str, policy: str, document: Document
+) -> Resource:
     return {
         "Type": "AWS::IAM::Role",
         "Properties": {
-            **_role(options, "aggr", {"Service": "lambda.amazonaws.com"}),
-            "Policies": [{"PolicyName": "aggregator", "PolicyDocument": document}],
+            **_role(options, component, {"Service": "lambda.amazonaws.com"}),
+            "Policies": [{"PolicyName": policy, "PolicyDocument": document}],
         },
     }
 

@@ -1,7 +1,7 @@
-"""The zip of the aggregator's code: equal sources make equal bytes.
+"""The zip of a Lambda's code: equal sources make equal bytes.
 
-The zip holds the modules that the handler imports, at once or later, of this package and of
-`zae_limiter_aggregator`, and nothing else: the runtime of Lambda has boto3. They are pure Python,
+The zip holds the modules that the handler imports, at once or later, of this package and of the
+Lambda's own, and nothing else: the runtime of Lambda has boto3. They are pure Python,
 so that the machine that builds the zip does not matter.
 """
 
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from .aggregator_resources import HANDLER, RUNTIME
 
-_PACKAGES = ("zae_limiter", "zae_limiter_aggregator")
+_PACKAGES = ("zae_limiter", "zae_limiter_aggregator", "zae_limiter_provisioner")
 # Facades import it when they deploy, and a Lambda never does.
 _LEFT_OUT = "zae_limiter.infra"
 _EARLIEST = (1980, 1, 1, 0, 0, 0)
@@ -42,14 +42,14 @@ class LambdaPackage:
         return sha256(self.content).hexdigest()
 
 
-def build_lambda_package() -> LambdaPackage:
-    """Build the package of the aggregator."""
+def build_lambda_package(handler: str = HANDLER) -> LambdaPackage:
+    """Build the package of a handler, by default the aggregator's."""
     roots = _find_roots()
-    found = _closure(HANDLER.rpartition(".")[0], roots)
+    found = _closure(handler.rpartition(".")[0], roots)
     sources = {_arcname(path, roots): path.read_bytes() for path in found.values()}
     for name, source in sources.items():
         _check(name, source)
-    return LambdaPackage(_zip(sources), tuple(sorted(sources)))
+    return LambdaPackage(_zip(sources), tuple(sorted(sources)), handler)
 
 
 def _find_roots() -> dict[str, Path]:

@@ -1,4 +1,4 @@
-"""The aggregator's code is uploaded to its function, and known again by its digest."""
+"""The code of a stack's Lambdas is uploaded, and known again by its digest."""
 
 from __future__ import annotations
 
@@ -22,31 +22,44 @@ def aggregator_name(stack_name: str) -> str:
     return f"{stack_name}-aggregator"
 
 
-def upload_code(aws: Aws, stack_name: str, package: LambdaPackage, *, wait: bool) -> dict[str, Any]:
-    """Upload the code, unless the function has it, and wait until records are delivered to it."""
-    name = aggregator_name(stack_name)
+def provisioner_name(stack_name: str) -> str:
+    """Return the name of the Lambda that applies a stack's declared limits."""
+    return f"{stack_name}-limits-provisioner"
+
+
+def upload_aggregator(
+    aws: Aws, stack_name: str, package: LambdaPackage, *, wait: bool
+) -> dict[str, Any]:
+    """Upload the aggregator's code, and wait until records are delivered to it."""
+    uploaded = upload_code(aws, stack_name, aggregator_name(stack_name), package, wait=wait)
+    with explained(stack_name):
+        is_ready = wait and _wait_for_mapping(aws["lambda"], stack_name)
+    return {**uploaded, "esm_ready": is_ready}
+
+
+def upload_code(
+    aws: Aws, stack_name: str, name: str, package: LambdaPackage, *, wait: bool
+) -> dict[str, Any]:
+    """Upload the code of a function, unless the function has it."""
     with explained(stack_name):
         client = aws["lambda"]
-        arn, is_new = _put_code(client, stack_name, package, wait=wait)
+        arn, is_new = _put_code(client, stack_name, name, package, wait=wait)
         if is_new:
             client.tag_resource(Resource=arn, Tags={LAMBDA_VERSION: __version__})
-        is_ready = wait and _wait_for_mapping(client, stack_name, name)
     return {
         "function_arn": arn,
         "code_sha256": package.digest,
         "status": "deployed" if is_new else "unchanged",
         "size_bytes": len(package.content),
         "version": __version__,
-        "esm_ready": is_ready,
     }
 
 
 def _put_code(
-    client: Any, stack_name: str, package: LambdaPackage, *, wait: bool
+    client: Any, stack_name: str, name: str, package: LambdaPackage, *, wait: bool
 ) -> tuple[str, bool]:
     """Bring the code to the function, and return its ARN and whether it had other code. Lambda
     refuses code while it is busy with an earlier update, perhaps another deployer's."""
-    name = aggregator_name(stack_name)
     digest = base64.b64encode(bytes.fromhex(package.digest)).decode()
     is_new = False
     for _ in range(_POLLS):
@@ -81,7 +94,7 @@ def _mappings(client: Any, stack_name: str) -> list[dict[str, Any]]:
     return found
 
 
-def _wait_for_mapping(client: Any, stack_name: str, name: str) -> bool:
+def _wait_for_mapping(client: Any, stack_name: str) -> bool:
     for _ in range(_POLLS):
         mappings = _mappings(client, stack_name)
         if mappings and all(mapping["State"] == "Enabled" for mapping in mappings):

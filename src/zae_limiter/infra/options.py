@@ -14,7 +14,7 @@ LOG_RETENTION_DAYS = (
     *(1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731),
     *(1096, 1827, 2192, 2557, 2922, 3288, 3653),
 )
-ROLES = ("aggr", "app", "admin", "read")
+ROLES = ("aggr", "app", "admin", "read", "prov")
 POLICIES = ("acq", "full", "read", "ns-acq", "ns-full", "ns-read", "aggregate")
 _ROLE_CHARS = 64
 _POLICY_CHARS = 128
@@ -70,6 +70,7 @@ class StackOptions:
     create_iam: bool = True
     aggregator_role_arn: str | None = None
     enable_deletion_protection: bool = False
+    enable_provisioner: bool = True
     tags: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
@@ -98,6 +99,12 @@ class StackOptions:
     def deploys_aggregator_lambda(self) -> bool:
         """Whether the stack has the Lambda: without any role it could not run."""
         return self.enable_aggregator and (self.create_iam or self.aggregator_role_arn is not None)
+
+    @property
+    def deploys_provisioner_lambda(self) -> bool:
+        """Whether the stack has the Lambda that applies declared limits: it has a role of the
+        stack's own."""
+        return self.enable_provisioner and self.create_iam
 
     @property
     def deploys_archive(self) -> bool:

@@ -9,6 +9,7 @@ from .cloudformation import (
     ARCHIVE,
     DEAD_LETTERS,
     FUNCTION,
+    PROVISIONER,
     TABLE,
     Resources,
     get_att,
@@ -23,6 +24,9 @@ _ALARM_EXPORTS = {
     "DynamoDBReadThrottleAlarm": "ReadThrottleAlarmName",
     "DynamoDBWriteThrottleAlarm": "WriteThrottleAlarmName",
 }
+
+# Stacks of declared limits import it.
+PROVISIONER_ARN = "ProvisionerArn"
 
 
 class _Output(NamedTuple):
@@ -63,6 +67,10 @@ def _all_outputs(resources: Resources) -> list[_Output]:
         _Output("AggregatorFunctionName", FUNCTION, ref(FUNCTION), "AggregatorName"),
         _Output("AggregatorDLQUrl", DEAD_LETTERS, ref(DEAD_LETTERS), "DLQUrl"),
         _Output("AggregatorDLQArn", DEAD_LETTERS, get_att(DEAD_LETTERS, "Arn"), "DLQArn"),
+        _Output(
+            "ProvisionerFunctionArn", PROVISIONER, get_att(PROVISIONER, "Arn"), PROVISIONER_ARN
+        ),
+        _Output("ProvisionerFunctionName", PROVISIONER, ref(PROVISIONER), "ProvisionerName"),
         _Output("AuditArchiveBucketName", ARCHIVE, ref(ARCHIVE)),
         _Output("AuditArchiveBucketArn", ARCHIVE, get_att(ARCHIVE, "Arn")),
         _Output("CodeBucketName", ARCHIVE, ref(ARCHIVE)),

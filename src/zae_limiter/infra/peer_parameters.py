@@ -10,6 +10,7 @@ from .options import StackOptions
 _SWITCHES = {
     "EnableAggregator": "enable_aggregator",
     "EnableAlarms": "enable_alarms",
+    "EnableProvisioner": "enable_provisioner",
     "EnableAuditArchival": "enable_audit_archival",
     "EnableTracing": "enable_tracing",
     "EnableIAMRoles": "create_iam_roles",

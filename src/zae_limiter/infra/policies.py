@@ -4,6 +4,7 @@
     ns-acq, ns-full, ns-read   on the namespace whose id is the caller's tag `zael_namespace_id`
     aggregate                  for `zae-limiter aggregate`, which reads the stream
     aggregator                 for the Lambda, which does that, too
+    provisioner                for the Lambda that applies declared limits
 
 A transaction needs the permissions of the actions in it. Keys begin with the namespace id, so
 that a condition on the leading key keeps tenants apart. A request that has no leading key, such as
@@ -23,7 +24,8 @@ NAMESPACE_TAG = "zael_namespace_id"
 _OWN = f"${{aws:PrincipalTag/{NAMESPACE_TAG}}}"
 _READS = ("BatchGetItem", "GetItem", "Query")
 _CHARGES = ("PutItem", "UpdateItem")
-_WRITES = ("BatchWriteItem", "ConditionCheckItem", "DeleteItem", *_CHARGES)
+_DECLARES = ("ConditionCheckItem", "DeleteItem", *_CHARGES)
+_WRITES = ("BatchWriteItem", *_DECLARES)
 _REGISTRY = pk_system(REGISTRY_ID)
 _BUCKETS = "BUCKET#*"
 _RECEIPTS = f"{RECEIPT_PREFIX}*"
@@ -38,6 +40,7 @@ class Places(NamedTuple):
     log_group: Any
     dead_letters: Any
     archive: Any
+    provisioner_log: Any
 
 
 def policy_documents(places: Places) -> dict[str, Document]:
@@ -100,9 +103,27 @@ def aggregator_document(places: Places, *, archives: bool, traces: bool) -> Docu
     if archives:
         statements.append(_statement("Archive", ["s3:PutObject"], archive))
     if traces:
-        traced = ["xray:PutTelemetryRecords", "xray:PutTraceSegments"]
-        statements.append(_statement("Trace", traced, ["*"]))
+        statements.append(_tracing())
     return _document(*statements)
+
+
+def provisioner_document(places: Places, *, traces: bool) -> Document:
+    """Return the policy of the Lambda that applies declared limits: it changes entities, limits and
+    namespaces, and no buckets."""
+    keys = [f"*/{kind}" for kind in ("ENTITY#*", "RESOURCE#*", "SYSTEM#", "AUDIT#*")]
+    logs = ["logs:CreateLogStream", "logs:PutLogEvents"]
+    statements = [
+        _allow("Read", _READS, [places.table, places.indexes]),
+        _allow("Declare", _DECLARES, [places.table], keys=keys),
+        _statement("Log", logs, [places.provisioner_log]),
+    ]
+    if traces:
+        statements.append(_tracing())
+    return _document(*statements)
+
+
+def _tracing() -> Statement:
+    return _statement("Trace", ["xray:PutTelemetryRecords", "xray:PutTraceSegments"], ["*"])
 
 
 def _document(*statements: Statement) -> Document:

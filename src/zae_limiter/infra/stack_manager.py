@@ -89,6 +89,12 @@ class StackManager:
         """Upload the aggregator's code, unless the Lambda has it already."""
         return await self._run(self._manager.deploy_lambda_code, function_name, wait)
 
+    async def deploy_provisioner_code(
+        self, function_name: str | None = None, wait: bool = True
+    ) -> dict[str, Any]:
+        """Upload the code that applies declared limits, unless the Lambda has it already."""
+        return await self._run(self._manager.deploy_provisioner_code, function_name, wait)
+
     async def deploy(
         self, stack_options: StackOptions | None = None, on_event: OnEvent | None = None
     ) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from .template import METADATA
 from .template_body import parse_template
 
 FUNCTION_OUTPUT = "AggregatorFunctionName"
+PROVISIONER_OUTPUT = "ProvisionerFunctionName"
 _PLANNED = "REVIEW_IN_PROGRESS"
 # Nothing was created, or everything was rolled back: such a stack can only be deleted.
 _REMAINS = {"CREATE_FAILED", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED"}

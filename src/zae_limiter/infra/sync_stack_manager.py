@@ -22,11 +22,19 @@ from .aws import Aws, explained
 from .change_sets import ChangeKind, ChangeSet, execute, plan_changes, was_overtaken
 from .iam_resources import kept_descriptions
 from .lambda_builder import build_lambda_package
-from .lambda_code import aggregator_name, starting_position, upload_code
+from .lambda_code import (
+    aggregator_name,
+    provisioner_name,
+    starting_position,
+    upload_aggregator,
+    upload_code,
+)
 from .options import StackOptions
+from .provisioner_resources import PROVISIONER_HANDLER
 from .stack_events import OnEvent, StackWatch
 from .stack_reading import (
     FUNCTION_OUTPUT,
+    PROVISIONER_OUTPUT,
     Stack,
     describe_stack,
     described_table,
@@ -152,12 +160,24 @@ class SyncStackManager:
         self, function_name: str | None = None, wait: bool = True
     ) -> dict[str, Any]:
         """Upload the aggregator's code, unless the Lambda has it already."""
-        if function_name not in (None, aggregator_name(self.stack_name)):
+        self._require_function(function_name, aggregator_name(self.stack_name))
+        return upload_aggregator(self._aws, self.stack_name, build_lambda_package(), wait=wait)
+
+    def deploy_provisioner_code(
+        self, function_name: str | None = None, wait: bool = True
+    ) -> dict[str, Any]:
+        """Upload the code that applies declared limits, unless the Lambda has it already."""
+        name = provisioner_name(self.stack_name)
+        self._require_function(function_name, name)
+        package = build_lambda_package(PROVISIONER_HANDLER)
+        return upload_code(self._aws, self.stack_name, name, package, wait=wait)
+
+    def _require_function(self, named: str | None, own: str) -> None:
+        if named not in (None, own):
             raise ValidationError(
-                "function_name", function_name, "is not the Lambda of this manager's stack"
+                "function_name", named, "is not the Lambda of this manager's stack"
             )
         self._require_versions(described_table(self._aws, self.stack_name))
-        return upload_code(self._aws, self.stack_name, build_lambda_package(), wait=wait)
 
     def deploy(
         self, stack_options: StackOptions | None = None, on_event: OnEvent | None = None
@@ -180,6 +200,8 @@ class SyncStackManager:
         has_lambda = FUNCTION_OUTPUT in stack.outputs
         if has_lambda:
             result["lambda"] = self.deploy_lambda_code()
+        if PROVISIONER_OUTPUT in stack.outputs:
+            result["provisioner"] = self.deploy_provisioner_code()
         set_up_table(self._aws, self.stack_name, has_lambda=has_lambda, retention_days=None)
         return result
 
@@ -200,6 +222,8 @@ class SyncStackManager:
         result = self.create_stack(options, on_event=on_event)
         if options.deploys_aggregator_lambda:
             result["lambda"] = self.deploy_lambda_code()
+        if options.deploys_provisioner_lambda:
+            result["provisioner"] = self.deploy_provisioner_code()
         set_up_table(
             self._aws,
             self.stack_name,

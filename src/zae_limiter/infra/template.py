@@ -18,6 +18,7 @@ from .cloudformation import TABLE, Resources
 from .iam_resources import iam_resources
 from .options import StackOptions
 from .outputs import stack_outputs
+from .provisioner_resources import provisioner_resources
 from .table_resource import table_resource, table_shape
 
 METADATA = "ZaeLimiter"
@@ -56,6 +57,8 @@ def _resources(
     resources = {TABLE: table_resource(options, shape)}
     if options.deploys_aggregator_lambda:
         resources |= aggregator_resources(options, starting_position)
+    if options.deploys_provisioner_lambda:
+        resources |= provisioner_resources(options)
     return resources | iam_resources(options, descriptions) | alarm_resources(options)
 
 
