@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 import re
-from contextlib import suppress
+from contextlib import closing, suppress
 from urllib.parse import parse_qs, urlsplit
 
 _ODD = re.compile(r"[^A-Za-z0-9_.@-]")
@@ -18,7 +18,8 @@ def find_author(url: str) -> str:
             # Whoever may not ask who they are may still change limits.
             from ..infra.aws import Aws
 
-            return str(Aws(parts.hostname or None)["sts"].get_caller_identity()["Arn"])
+            with closing(Aws(parts.hostname or None)) as aws:
+                return str(aws["sts"].get_caller_identity()["Arn"])
     return _system_user()
 
 
