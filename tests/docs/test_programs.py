@@ -6,6 +6,7 @@ import ast
 import asyncio
 import inspect
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -132,27 +133,51 @@ def test_the_web_applications_answer_429_with_retry_after(
     assert all(int(a.headers["Retry-After"]) >= 1 for a in refused)
 
 
+def commands_of_readme() -> tuple[list[str], list[str]]:
+    """Return the commands under "Install it": those of its block, and those in its text."""
+    part = README.read_text(encoding="utf-8").split("## Install it")[1].split("\n## ")[0]
+    block, text = part.split("```console\n")[1].split("```")[0], part.split("```\n")[-1]
+    return re.findall(r"^\$ (.*)", block, re.M), re.findall(r"`(python -m pip [^`]+)`", text)
+
+
+def test_the_readme_tells_how_to_install_from_the_source_and_from_a_wheel() -> None:
+    (clone, activate, install), (build, install_wheel) = commands_of_readme()
+    assert clone == "git clone <this repository>"
+    assert "venv" in activate
+    assert install.endswith("install ./zae-limiter")
+    assert "wheel" in build
+    assert install_wheel.endswith(".whl")
+
+
 @pytest.mark.slow
-def test_a_newcomer_gets_from_the_wheel_to_a_limit_that_refuses(
+def test_a_newcomer_gets_from_the_readme_to_a_limit_that_refuses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PYTHONPATH", raising=False)
-    shutil.copytree(ROOT / "src", tmp_path / "clone" / "src")
+    clone = tmp_path / "zae-limiter"
+    shutil.copytree(ROOT / "src", clone / "src")
     for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, tmp_path / "clone")
-    bin_folder = tmp_path / "venv" / "bin"
-    for command in (
-        [sys.executable, "-m", "venv", str(tmp_path / "venv")],
-        [str(bin_folder / "pip"), "wheel", "--quiet", "--no-deps", "-w", "dist", "./clone"],
-    ):
-        subprocess.run(command, cwd=tmp_path, check=True, env=environment())
-    (wheel,) = (tmp_path / "dist").glob("zae_limiter-*.whl")
-    subprocess.run(
-        [str(bin_folder / "pip"), "install", "--quiet", str(wheel)], check=True, env=environment()
-    )
-    file = tmp_path / "quickstart.py"
-    file.write_text(PROGRAMS[0], encoding="utf-8")
-    output = output_of(started(file, tmp_path, bin_folder / "python"))
+        shutil.copy(ROOT / name, clone)
+    (_, activate, install), wheel = commands_of_readme()
+    (tmp_path / "quickstart.py").write_text(PROGRAMS[0], encoding="utf-8")
+    first = [activate, *wheel, "python -W error quickstart.py"]
+    output = shell(tmp_path, *first)
     assert len(_ADMITTED.findall(output)) == 5
     assert output.count("refused, retry after") == 2
-    subprocess.run([str(bin_folder / "zae-limiter"), "--version"], check=True, env=environment())
+    assert "zae-limiter" in shell(tmp_path, activate, install, "zae-limiter --version")
+
+
+def shell(folder: Path, *commands: str) -> str:
+    """Run commands in one shell, and return what they print; each must succeed."""
+    python = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["bash", "-ec", "\n".join(commands)],
+        cwd=folder,
+        env={**environment(), **python},
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
