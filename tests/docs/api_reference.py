@@ -118,11 +118,11 @@ def members(kind: type) -> Iterator[str]:
         if name.startswith("_") or name in Exception.__dict__ or name in BaseException.__dict__:
             continue
         if isinstance(value, property):
-            yield f"- `{name}`: {one_line(value)}"
+            yield f"- **{name}**<br>{one_line(value)}"
         elif isinstance(value, classmethod | staticmethod):
             value = value.__func__
         if inspect.isfunction(value):
-            yield f"- `{signature(name, value)}`: {one_line(value)}"
+            yield f"- **{name}**<br>`{signature(name, value)}`<br>{one_line(value)}"
 
 
 def section(name: str, thing: object) -> str:

@@ -26,7 +26,7 @@ def test_links_of_the_packaged_readme_work_without_the_repository() -> None:
 def test_the_installed_package_carries_that_readme() -> None:
     told = metadata("zae-limiter")
     assert told["Description-Content-Type"] == "text/markdown"
-    text = told.get_payload()
+    text = told["Description"]
     assert "Where to go next" in text
     assert "](docs/" not in text
     assert "folder `docs/` of the source archive" in text
