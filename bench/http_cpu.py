@@ -16,9 +16,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from bench import http_subjects as subjects
 
@@ -56,25 +57,49 @@ _SCOPE = {
     "client": ("192.0.2.1", 5),
     "server": ("localhost", 80),
 }
-SUBJECTS: dict[str, Callable[[asyncio.Runner, str], float]] = {
-    "FastAPI, no limits": lambda loop, folder: _asgi(loop, subjects.fastapi_app()),
-    "FastAPI, zae-limiter, memory": lambda loop, folder: _asgi(
-        loop, subjects.fastapi_ours(loop, "memory://")
+
+
+class HttpSubject(NamedTuple):
+    """An application to measure, and the store that it needs: none, a file, or a server."""
+
+    measure: Callable[[asyncio.Runner, str], float]
+    store: Literal["", "file", "redis", "dynamodb"] = ""
+
+
+def _fastapi(make: Callable[[str], subjects.Asgi]) -> Callable[[asyncio.Runner, str], float]:
+    # Made in the loop: some clients of Redis belong to the loop that is running.
+    async def made(url: str) -> subjects.Asgi:
+        return make(url)
+
+    return lambda loop, url: _asgi(loop, loop.run(made(url)))
+
+
+def _ours(loop: asyncio.Runner, url: str) -> float:
+    return _asgi(loop, subjects.fastapi_ours(loop, url))
+
+
+def _flask(make: Callable[[str], subjects.Wsgi]) -> Callable[[asyncio.Runner, str], float]:
+    return lambda loop, url: _wsgi(make(url))
+
+
+SUBJECTS: dict[str, HttpSubject] = {
+    "FastAPI, no limits": HttpSubject(_fastapi(lambda url: subjects.fastapi_app())),
+    "FastAPI, zae-limiter, memory": HttpSubject(_ours),
+    "FastAPI, zae-limiter, SQLite": HttpSubject(_ours, "file"),
+    "FastAPI, zae-limiter, DynamoDB": HttpSubject(_ours, "dynamodb"),
+    "FastAPI, slowapi, memory": HttpSubject(_fastapi(subjects.fastapi_slowapi)),
+    "FastAPI, slowapi, Redis": HttpSubject(_fastapi(subjects.fastapi_slowapi), "redis"),
+    "FastAPI, fastapi-limiter, memory": HttpSubject(
+        _fastapi(lambda url: subjects.fastapi_fastapi_limiter())
     ),
-    "FastAPI, zae-limiter, SQLite": lambda loop, folder: _asgi(
-        loop, subjects.fastapi_ours(loop, f"sqlite:///{folder}/limits.db")
-    ),
-    "FastAPI, slowapi, memory": lambda loop, folder: _asgi(loop, subjects.fastapi_slowapi()),
-    "FastAPI, fastapi-limiter, memory": lambda loop, folder: _asgi(
-        loop, subjects.fastapi_fastapi_limiter()
-    ),
-    "FastAPI, throttled-py, memory": lambda loop, folder: _asgi(loop, subjects.fastapi_throttled()),
-    "Flask, no limits": lambda loop, folder: _wsgi(subjects.flask_app().wsgi_app),
-    "Flask, zae-limiter, memory": lambda loop, folder: _wsgi(subjects.flask_ours("memory://")),
-    "Flask, zae-limiter, SQLite": lambda loop, folder: _wsgi(
-        subjects.flask_ours(f"sqlite:///{folder}/limits.db")
-    ),
-    "Flask, flask-limiter, memory": lambda loop, folder: _wsgi(subjects.flask_flask_limiter()),
+    "FastAPI, throttled-py, memory": HttpSubject(_fastapi(subjects.fastapi_throttled)),
+    "FastAPI, throttled-py, Redis": HttpSubject(_fastapi(subjects.fastapi_throttled), "redis"),
+    "Flask, no limits": HttpSubject(_flask(lambda url: subjects.flask_app().wsgi_app)),
+    "Flask, zae-limiter, memory": HttpSubject(_flask(subjects.flask_ours)),
+    "Flask, zae-limiter, SQLite": HttpSubject(_flask(subjects.flask_ours), "file"),
+    "Flask, zae-limiter, DynamoDB": HttpSubject(_flask(subjects.flask_ours), "dynamodb"),
+    "Flask, flask-limiter, memory": HttpSubject(_flask(subjects.flask_flask_limiter)),
+    "Flask, flask-limiter, Redis": HttpSubject(_flask(subjects.flask_flask_limiter), "redis"),
 }
 
 
@@ -82,22 +107,49 @@ def main() -> None:
     from bench.peers.environment import python
 
     interpreter = python(_PINS)
-    environment = {**os.environ, "PYTHONPATH": f"{_ROOT}/src:{_ROOT}"}
     best = dict.fromkeys(SUBJECTS, float("inf"))
     for _ in range(_TURNS):
-        for name in SUBJECTS:
-            command = [interpreter, "-m", "bench.http_cpu", name]
-            done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE)
-            best[name] = min(best[name], float(done.stdout))
+        for name, subject in SUBJECTS.items():
+            with _place(subject) as url:
+                best[name] = min(best[name], _measured(interpreter, name, url))
     for name, cpu_s in best.items():
         more_s = cpu_s - best[f"{name.partition(',')[0]}, no limits"]
-        print(f"{name:34} {1e6 * cpu_s:6.0f} us of CPU per request, {1e6 * more_s:5.0f} for limits")
+        print(
+            f"{name:34} {1e6 * cpu_s:6.0f} us of CPU per request, {1e6 * more_s:5.0f} for limits, "
+            f"{1 / cpu_s:6.0f} requests per second of one core"
+        )
 
 
-def measure(name: str) -> float:
+def _measured(interpreter: str, name: str, url: str) -> float:
+    from bench.servers import CALLER
+
+    environment = {**os.environ, **CALLER, "PYTHONPATH": f"{_ROOT}/src:{_ROOT}"}
+    command = [interpreter, "-m", "bench.http_cpu", name, url]
+    done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE)
+    return float(done.stdout)
+
+
+@contextmanager
+def _place(subject: HttpSubject) -> Iterator[str]:
+    """The URL of a store that nobody has used."""
+    if subject.store == "file":
+        with tempfile.TemporaryDirectory() as folder:
+            yield f"sqlite:///{folder}/limits.db"
+    elif subject.store == "":
+        yield "memory://"
+    else:
+        from bench.servers import serving
+        from zae_limiter.backends.dynamodb.url import dynamodb_url
+
+        with serving(subject.store) as url:
+            is_ours = subject.store == "dynamodb"
+            yield dynamodb_url("bench-http", "us-east-1", url) if is_ours else url
+
+
+def measure(name: str, url: str = "memory://") -> float:
     """The CPU seconds per request of one subject."""
-    with asyncio.Runner() as loop, tempfile.TemporaryDirectory() as folder:
-        return SUBJECTS[name](loop, folder)
+    with asyncio.Runner() as loop:
+        return SUBJECTS[name].measure(loop, url)
 
 
 def _asgi(loop: asyncio.Runner, app: subjects.Asgi) -> float:
@@ -141,6 +193,6 @@ def _wsgi(app: subjects.Wsgi) -> float:
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
-        print(measure(sys.argv[1]))
+        print(measure(*sys.argv[1:]))
     else:
         main()

@@ -43,11 +43,11 @@ def fastapi_ours(loop: asyncio.Runner, url: str) -> Asgi:
     return RateLimitMiddleware(fastapi_app(), limiter, [_RULE])
 
 
-def fastapi_slowapi() -> Asgi:
+def fastapi_slowapi(url: str) -> Asgi:
     from slowapi import Limiter
     from slowapi.util import get_remote_address
 
-    limiter = Limiter(key_func=get_remote_address, headers_enabled=True)
+    limiter = Limiter(key_func=get_remote_address, headers_enabled=True, storage_uri=url)
     app = FastAPI()
     app.state.limiter = limiter
 
@@ -74,11 +74,18 @@ def fastapi_fastapi_limiter() -> Asgi:
     return app
 
 
-def fastapi_throttled() -> Asgi:
-    from throttled.asyncio import RateLimiterType, Throttled, rate_limiter
+def fastapi_throttled(url: str) -> Asgi:
+    from throttled.asyncio import (
+        MemoryStore,
+        RateLimiterType,
+        RedisStore,
+        Throttled,
+        rate_limiter,
+    )
 
     quota = rate_limiter.per_min(LIMIT)
-    throttled = Throttled(using=RateLimiterType.TOKEN_BUCKET.value, quota=quota)
+    store = MemoryStore() if url == "memory://" else RedisStore(server=url)
+    throttled = Throttled(using=RateLimiterType.TOKEN_BUCKET.value, quota=quota, store=store)
 
     async def dependency(request: Request) -> None:
         found = await throttled.limit(request.client.host if request.client else "")
@@ -114,7 +121,7 @@ def flask_ours(url: str) -> Wsgi:
     return app.wsgi_app  # type: ignore[no-any-return]
 
 
-def flask_flask_limiter() -> Wsgi:
+def flask_flask_limiter(url: str) -> Wsgi:
     from flask_limiter import Limiter
     from flask_limiter.util import get_remote_address
 
@@ -123,7 +130,7 @@ def flask_flask_limiter() -> Wsgi:
         get_remote_address,
         app=app,
         default_limits=[f"{LIMIT}/minute"],
-        storage_uri="memory://",
+        storage_uri=url,
         headers_enabled=True,
     )
     return app.wsgi_app  # type: ignore[no-any-return]
