@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import zae_limiter
 from zae_limiter import integrations
+from zae_limiter.cli import cli
 from zae_limiter.core import exceptions
+from zae_limiter.opening import DEFAULT_OPTIONS
 
 from . import api_reference, aws_policies, cli_reference
 
@@ -25,6 +29,30 @@ def test_the_command_line_page_is_up_to_date() -> None:
 def test_the_reference_page_is_up_to_date() -> None:
     written = api_reference.PAGE.read_text(encoding="utf-8")
     assert written == api_reference.render(), "run python -m tests.docs.api_reference"
+
+
+@pytest.mark.parametrize("path", [path for path, _ in cli_reference.commands(cli, "zae-limiter")])
+def test_short_and_long_option_show_the_help_of_each_command(path: str) -> None:
+    words = path.split()[1:]
+    shown = [CliRunner().invoke(cli, [*words, option]) for option in ("-h", "--help")]
+    assert [result.exit_code for result in shown] == [0, 0]
+    assert shown[0].output == shown[1].output
+    assert "Usage: " in shown[0].output
+
+
+def test_the_reference_explains_every_option_of_opening() -> None:
+    page = api_reference.PAGE.read_text(encoding="utf-8")
+    for name in DEFAULT_OPTIONS:
+        assert re.search(rf"^\| `{name}` \|.*\| [A-Z`].+\. \|$", page, re.M), name
+
+
+@pytest.mark.parametrize("name", zae_limiter.__all__)
+def test_the_reference_has_every_field_of_a_record(name: str) -> None:
+    kind = getattr(zae_limiter, name)
+    page = api_reference.PAGE.read_text(encoding="utf-8")
+    part = page.split(f"### `{name}`\n")[-1].split("\n### ")[0]
+    for each in dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ():
+        assert each.name.startswith("_") or f"- field `{each.name}:" in part
 
 
 @pytest.mark.parametrize("name", integrations.__all__)
