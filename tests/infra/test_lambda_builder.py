@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import zipfile
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,9 @@ from zae_limiter.infra.lambda_builder import LambdaPackage, build_lambda_package
 from zae_limiter.infra.provisioner_resources import PROVISIONER_HANDLER
 
 SOURCES = Path(__file__).parents[2] / "src"
+RUNTIME_BRINGS = {"boto3", "botocore", "dateutil", "jmespath", "s3transfer", "six", "urllib3"}
+OURS = {"zae_limiter", "zae_limiter_aggregator", "zae_limiter_provisioner"}
+HIDDEN = sorted(packages_distributions().keys() - RUNTIME_BRINGS - OURS)
 
 
 @pytest.fixture(scope="module", params=[HANDLER, PROVISIONER_HANDLER])
@@ -89,3 +93,27 @@ def test_every_module_that_the_handler_loads_is_in_the_zip(package: LambdaPackag
         for name in package.files
     }
     assert loaded <= packed
+
+
+def test_every_module_of_the_zip_is_imported_with_boto3_alone(
+    package: LambdaPackage, tmp_path: Path
+) -> None:
+    """Lambda's runtime brings boto3 and what boto3 needs; whatever else is installed is hidden."""
+    path = tmp_path / "lambda.zip"
+    path.write_bytes(package.content)
+    code = f"""
+import importlib, sys
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {HIDDEN!r}:
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Hidden())
+sys.path.insert(0, {str(path)!r})
+for name in {package.files!r}:
+    module = name.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+    assert importlib.import_module(module).__file__.startswith({str(path)!r}), module
+"""
+    said = subprocess.run(
+        [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=False
+    )
+    assert said.returncode == 0, said.stderr
