@@ -68,9 +68,9 @@ class BuilderSteps(StackSteps):
         """Create the table if there is none."""
         return self._with(create=value)
 
-    def auto_update(self, value: bool = True) -> Self:
+    def auto_update(self, enabled: bool = True) -> Self:
         """Choose whether a deployed Lambda that is older than the client is updated."""
-        return self._with(auto_update=value)
+        return self._with(auto_update=enabled)
 
     def transport(self, name: str) -> Self:
         """Choose the transport: `wire` or `botocore`."""

@@ -21,14 +21,14 @@ class StackSteps:
         self._stack_options |= options
         return self
 
-    def stack_options(self, options: StackOptions) -> Self:
+    def stack_options(self, opts: StackOptions) -> Self:
         """Choose all options of the stack at once. Deprecated: each option has a step."""
         warnings.warn(
             "stack_options() is deprecated: each option has a step of its own",
             DeprecationWarning,
             stacklevel=2,
         )
-        return self._deploying(**{f.name: getattr(options, f.name) for f in fields(options)})
+        return self._deploying(**{f.name: getattr(opts, f.name) for f in fields(opts)})
 
     def snapshot_windows(self, value: str) -> Self:
         """Choose the windows that usage is counted by, such as `hourly,daily`."""

@@ -188,6 +188,7 @@ def logs(follow: bool, tail: int, port: int) -> None:
 @local.command(epilog=examples("local env --format direnv > .envrc", on_a_store=False))
 @click.option(
     "--format",
+    "-f",
     "form",
     type=click.Choice(FORMATS),
     default="eval",
