@@ -108,6 +108,53 @@ def test_namespaces_have_lines_of_their_own(repository: SyncRepository) -> None:
         assert found["zae_limiter_acquires_total", labels] == admitted
 
 
+def points_of(*repositories: SyncRepository) -> dict[tuple[str, str], float]:
+    """What OpenTelemetry's SDK is told, as Prometheus' client would name it."""
+    reader = InMemoryMetricReader()
+    provider = MeterProvider([reader])
+    observe(*repositories, meter_provider=provider)
+    data = reader.get_metrics_data()
+    assert data is not None
+    found = {
+        (metric.name, json.dumps(dict(point.attributes or {}), sort_keys=True)): float(point.value)
+        for metric in data.resource_metrics[0].scope_metrics[0].metrics
+        for point in metric.data.data_points
+        if isinstance(point, NumberDataPoint)
+    }
+    provider.shutdown()
+    return found
+
+
+def test_stores_with_namespaces_of_one_name_are_added_up(repository: SyncRepository) -> None:
+    with SyncRepository.open(url="memory://") as other:
+        other.set_system_defaults([Limit.per_day("rpd", 3)])
+        with SyncRateLimiter(other).acquire("key-1", "gpt-4", {"rpd": 1}):
+            pass
+        registry = CollectorRegistry()
+        registry.register(LimiterCollector(repository, other))
+        text, points = served(registry), points_of(repository, other)
+    lines = [line.rpartition(" ")[0] for line in text.splitlines() if not line.startswith("#")]
+    assert len(lines) == len(set(lines))
+    labels = json.dumps({"namespace": "default", "outcome": "admitted"})
+    assert samples(text)["zae_limiter_acquires_total", labels] == 4
+    assert points["zae_limiter.acquires", labels] == 4
+
+
+def test_calls_of_a_store_that_namespaces_share_are_told_once(tmp_path: Path) -> None:
+    with SyncRepository.open(url=f"sqlite:///{tmp_path}/limits.db") as repository:
+        repository.register_namespace("other")
+        other = repository.namespace("other")
+        registry = CollectorRegistry()
+        registry.register(LimiterCollector(repository, other))
+        found, points = samples(served(registry)), points_of(repository, other)
+        calls = sum(repository.get_stats().traffic.calls.values())
+    told = {name: n for (name, _), n in found.items() if name.startswith("zae_limiter_store_calls")}
+    assert told
+    for each in (found, points):
+        names = ("zae_limiter_store_calls_total", "zae_limiter.store_calls")
+        assert sum(n for (name, _), n in each.items() if name in names) == calls
+
+
 @pytest.mark.parametrize(("store", "operation"), [("sqlite", "write"), ("dynamodb", "UpdateItem")])
 def test_a_store_outside_memory_tells_calls_and_their_seconds(
     store: str, operation: str, tmp_path: Path, request: pytest.FixtureRequest

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ..core.stats import LimiterStats
+from ..repository_base import RepositoryBase
 
 PREFIX = "zae_limiter"
+_STORE = "store_"
 BREAKER_STATES = ("closed", "half-open", "open")
 Values = Mapping[tuple[str, ...], float]
 
@@ -23,6 +25,37 @@ class Measure(NamedTuple):
     labels: tuple[str, ...]
     values: Values
     is_gauge: bool = False
+
+
+def measures_of(repositories: Sequence[RepositoryBase]) -> list[Measure]:
+    """Return the measures of repositories together, with the namespace as their first label.
+
+    Namespaces of one name are added up: a label set that is told twice is an error to Prometheus.
+    The calls of a store that namespaces share are told once, with the first of them.
+    """
+    merged: dict[str, Measure] = {}
+    seen: set[int] = set()
+    for repository in repositories:
+        store, namespace = id(repository.scope.store), repository.namespace_name
+        for measure in measures(repository.get_stats()):
+            kept = {} if measure.name.startswith(_STORE) and store in seen else measure.values
+            values = {(namespace, *labels): value for labels, value in kept.items()}
+            before = merged.get(measure.name)
+            merged[measure.name] = measure._replace(
+                labels=("namespace", *measure.labels),
+                values=values if before is None else _added(before, values),
+            )
+        seen.add(store)
+    return list(merged.values())
+
+
+def _added(before: Measure, more: Values) -> Values:
+    """Add values to those of a measure. Of a gauge, the largest counts: the worst breaker."""
+    total = dict(before.values)
+    for labels, value in more.items():
+        known = total.get(labels, 0.0)
+        total[labels] = max(known, value) if before.is_gauge else known + value
+    return total
 
 
 def measures(stats: LimiterStats) -> Iterator[Measure]:

@@ -13,7 +13,7 @@ from time import perf_counter
 from .._version import __version__
 from ..core.events import AcquireEvent, AcquireOutcome, LostWrite
 from ..repository_base import RepositoryBase
-from .measures import PREFIX, Measure, measures
+from .measures import PREFIX, Measure, measures_of
 from .missing import missing_extra
 
 try:
@@ -40,7 +40,7 @@ def observe(*repositories: RepositoryBase, meter_provider: MeterProvider | None 
     """Make an observable instrument for each measure, with the namespace as an attribute."""
     provider = meter_provider or get_meter_provider()
     meter = provider.get_meter(PREFIX, __version__)
-    for measure in measures(repositories[0].get_stats()):
+    for measure in measures_of(repositories):
         name, callbacks = f"{PREFIX}.{measure.name}", [_reading(repositories, measure)]
         if measure.is_gauge:
             meter.create_observable_gauge(name, callbacks, description=measure.meaning)
@@ -118,15 +118,13 @@ def _reading(
     repositories: tuple[RepositoryBase, ...], wanted: Measure
 ) -> Callable[[CallbackOptions], Iterable[Observation]]:
     def read(options: CallbackOptions) -> Iterator[Observation]:
-        for repository in repositories:
-            for measure in measures(repository.get_stats()):
-                if measure.name == wanted.name:
-                    yield from _observations(repository.namespace_name, measure)
+        for measure in measures_of(repositories):
+            if measure.name == wanted.name:
+                yield from _observations(measure)
 
     return read
 
 
-def _observations(namespace: str, measure: Measure) -> Iterator[Observation]:
+def _observations(measure: Measure) -> Iterator[Observation]:
     for labels, value in measure.values.items():
-        named = dict(zip(measure.labels, labels, strict=True))
-        yield Observation(value, {"namespace": namespace, **named})
+        yield Observation(value, dict(zip(measure.labels, labels, strict=True)))

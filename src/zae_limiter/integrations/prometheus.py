@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from ..core.events import AcquireEvent, AcquireOutcome, LostWrite
 from ..repository_base import RepositoryBase
-from .measures import PREFIX, measures
+from .measures import PREFIX, measures_of
 from .missing import missing_extra
 
 try:
@@ -43,20 +43,12 @@ class LimiterCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield every metric as of now."""
-        families: dict[str, CounterMetricFamily | GaugeMetricFamily] = {}
-        for repository in self._repositories:
-            for measure in measures(repository.get_stats()):
-                family = families.setdefault(
-                    measure.name,
-                    (GaugeMetricFamily if measure.is_gauge else CounterMetricFamily)(
-                        f"{PREFIX}_{measure.name}",
-                        measure.meaning,
-                        labels=("namespace", *measure.labels),
-                    ),
-                )
-                for labels, value in measure.values.items():
-                    family.add_metric((repository.namespace_name, *labels), value)
-        yield from families.values()
+        for measure in measures_of(self._repositories):
+            kind = GaugeMetricFamily if measure.is_gauge else CounterMetricFamily
+            family = kind(f"{PREFIX}_{measure.name}", measure.meaning, labels=measure.labels)
+            for labels, value in measure.values.items():
+                family.add_metric(labels, value)
+            yield family
 
 
 class AcquireDurations:
