@@ -83,6 +83,7 @@ async def stream(
     async def parts() -> AsyncIterator[bytes]:
         used = 0
         try:
+            yield b""  # an empty chunk is not yet a byte
             for number in range(chunks):
                 if number == fails_after:
                     raise ModelDown("the model is down")

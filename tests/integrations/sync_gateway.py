@@ -45,6 +45,7 @@ def parts(lease: SyncLease, query: Mapping[str, str]) -> Iterator[bytes]:
 def _parts(lease: SyncLease, query: Mapping[str, str], fails_after: int) -> Iterator[bytes]:
     used = 0
     try:
+        yield b""  # an empty chunk is not yet a byte
         for number in range(int(query["chunks"])):
             if number == fails_after:
                 raise ModelDown

@@ -139,7 +139,7 @@ def _first_chunk(response: Any) -> Iterator[bytes] | None:
     if not response.streaming or response.is_async:
         return None
     chunks = iter(response.streaming_content)
-    return chain([next(chunks, b"")], chunks)
+    return chain([next((chunk for chunk in chunks if chunk), b"")], chunks)
 
 
 def _hold_while_streamed(exchange: SyncExchange, response: Any, chunks: Iterator[bytes]) -> None:
