@@ -61,3 +61,11 @@ def test_the_table_of_events_shows_what_was_set(zael: Zael) -> None:
     zael.out("resource", "set-defaults", "gpt-4", "-l", "rpm:10", "-l", "tpm:50000/5min:80000")
     shown = zael.out("audit", "list", "-e", "$RESOURCE:gpt-4")
     assert "limits=rpm: 10/min, tpm: 50,000/5min (burst: 80,000)" in shown
+
+
+def test_the_table_of_events_shows_what_was_emptied(zael: Zael) -> None:
+    zael.out("entity", "create", "key-1", "-m", "tier=gold")
+    zael.out("entity", "update", "key-1", "-m", "tier=")
+    updated, created = zael.out("audit", "list", "-e", "key-1").splitlines()[3:5]
+    assert "metadata={}" in updated
+    assert 'metadata={"tier": "gold"}; name=key-1 ' in created

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -35,6 +37,35 @@ def completed(words: str, current: str) -> list[str]:
         [str(SCRIPT)], env={**os.environ, **asked}, capture_output=True, text=True, check=True
     )
     return [line.partition(",")[2] for line in done.stdout.splitlines()]
+
+
+def bash_replies(line: str) -> list[str]:
+    """Return the completions of a line by a bash that has loaded its script. Bash itself cuts the
+    line into words, at colons, too."""
+    words = [word for word in re.split(r"\s+|(:)", line) if word] + [""] * line.endswith(" ")
+    program = f"""
+eval "$({SCRIPT} completion bash)"
+complete -p zae-limiter
+COMP_WORDS=({shlex.join(words)}) COMP_CWORD={len(words) - 1}
+COMP_LINE={shlex.quote(line)} COMP_POINT={len(line)}
+_zae_limiter_completion {SCRIPT}
+printf '%s\\n' "${{COMPREPLY[@]}}"
+"""
+    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=True)
+    loaded, *replies = done.stdout.splitlines()
+    assert "-F _zae_limiter_completion zae-limiter" in loaded
+    return replies
+
+
+def test_a_bash_that_has_loaded_the_script_completes_commands() -> None:
+    assert bash_replies("zae-limiter ent") == ["entity"]
+    assert bash_replies("zae-limiter completion ") == ["bash", "fish", "zsh"]
+
+
+def test_a_url_before_the_word_at_hand_does_not_stop_bash_from_completing() -> None:
+    url = "--url sqlite:///limits.db"
+    assert bash_replies(f"zae-limiter {url} entity sho") == ["show"]
+    assert bash_replies(f"zae-limiter entity list {url} --wi") == ["--with-custom-limits"]
 
 
 def test_commands_and_options_are_completed() -> None:

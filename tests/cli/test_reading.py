@@ -83,7 +83,7 @@ def test_usage_is_shown_as_charts(used: Zael) -> None:
 def test_usage_is_summed_over_windows(used: Zael) -> None:
     text = used.out("usage", "summary", "-r", "gpt-4", "-e", "key-2", "-w", "hourly")
     assert text.splitlines() == [
-        "2 window(s) from 2024-01-01T14:00:00Z to 2024-01-01T15:00:00Z",
+        "2 hourly window(s) from 2024-01-01T14:00:00Z to 2024-01-01T15:00:00Z",
         "+-------+-------+---------+",
         "| Limit | Total | Average |",
         "+-------+-------+---------+",
@@ -93,6 +93,11 @@ def test_usage_is_summed_over_windows(used: Zael) -> None:
     ]
     assert used.json("usage", "summary", "-e", "key-2", "-w", "hourly")["total"]["tpm"] == 1400
     assert used.out("usage", "summary", "-e", "nobody") == "No usage found\n"
+
+
+def test_usage_is_summed_once_where_windows_of_several_types_are_kept(used: Zael) -> None:
+    summed = used.json("usage", "summary", "-e", "key-2")
+    assert (summed["window_type"], summed["total"]["tpm"]) == ("hourly", 1400)
 
 
 @pytest.mark.parametrize("verb", ["list", "summary"])

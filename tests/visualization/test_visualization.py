@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -93,6 +94,22 @@ def test_charts_that_do_not_fit_beside_each_other_go_below() -> None:
     text = format_usage_snapshots(used, UsageFormatter.PLOT, width=60)
     assert max(map(len, text.splitlines())) <= 60
     assert len(text.split("\n\n")) == 2
+
+
+def test_charts_of_many_windows_keep_to_the_width_with_whole_timestamps() -> None:
+    used = [snapshot(hour, tpm=9_999_999 * hour) for hour in range(23)]
+    used += [replace(each, window_start=each.window_start.replace("-01T", "-02T")) for each in used]
+    used += [replace(each, window_start=each.window_start.replace("-01-", "-02-")) for each in used]
+    for formatter in (UsageFormatter.PLOT, UsageFormatter.SPARK):
+        text = format_usage_snapshots(used, formatter, width=50)
+        assert max(map(len, text.splitlines())) <= 50, text
+        for start in ("2024-01-01T00:00:00Z", "2024-02-02T22:00:00Z"):
+            assert start in text
+
+
+def test_a_chart_of_small_values_has_labels_that_differ() -> None:
+    labels = [line.partition("|")[0] for line in column_chart("rpm", [1, 3], "today")[1:-2]]
+    assert len(set(labels)) == HEIGHT_ROWS
 
 
 def test_windows_of_different_length_are_not_mixed() -> None:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
 from contextlib import suppress
 from typing import Any
 
 import click
 
-from ..core.audit import AuditEvent
+from ..core.audit import AuditAction, AuditEvent
 from ..core.exceptions import ValidationError
 from ..core.limit import Limit
 from ..core.limit_syntax import format_limit
 from .options import examples, json_option, page_option, store_options
-from .output import print_json, print_table
+from .output import print_json, print_line, print_table
 from .target import Target
 
 
@@ -48,7 +48,7 @@ def list_events(
     if as_json:
         print_json([event.to_dict() for event in found])
     elif not found:
-        click.echo(f"No audit events for '{entity_id}'")
+        print_line(f"No audit events for '{entity_id}'")
     else:
         _print_events(found, limit)
 
@@ -56,18 +56,20 @@ def list_events(
 def _print_events(found: list[AuditEvent], limit: int) -> None:
     print_table(
         ["Timestamp", "Action", "Principal", "Resource", "Change"],
-        [
-            (e.timestamp, e.action, e.principal or "-", e.resource or "-", _change(e.details))
-            for e in found
-        ],
+        [(e.timestamp, e.action, e.principal or "-", e.resource or "-", _change(e)) for e in found],
     )
     if len(found) == limit:
-        click.echo(f"There may be more: --start-event-id {found[-1].event_id}")
+        print_line(f"There may be more: --start-event-id {found[-1].event_id}")
 
 
-def _change(details: Mapping[str, Any]) -> str:
-    """Return what was set, in one line."""
-    told = [f"{name}={_value(name, value)}" for name, value in sorted(details.items()) if value]
+def _change(event: AuditEvent) -> str:
+    """Return what was set, in one line. Of a new entity, only what is not as usual."""
+    is_new = event.action == AuditAction.ENTITY_CREATED
+    told = [
+        f"{name}={_value(name, value)}"
+        for name, value in sorted(event.details.items())
+        if value or (value is not None and not is_new)
+    ]
     return "; ".join(told) or "-"
 
 
@@ -75,4 +77,6 @@ def _value(name: str, value: Any) -> str:
     if name == "limits":
         with suppress(KeyError, TypeError, ValueError, ValidationError):
             return ", ".join(format_limit(Limit.from_dict(limit)) for limit in value)
-    return str(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import getpass
+import os
 import re
 from contextlib import closing, suppress
 from urllib.parse import parse_qs, urlsplit
 
+from ..infra.aws import Aws
+
+# A network may swallow requests to STS, and nobody would wait for minutes to set a limit.
+_PATIENCE_S = 3.0
 _ODD = re.compile(r"[^A-Za-z0-9_.@-]")
 
 
 def find_author(url: str) -> str:
     """Return the ARN of the caller for a table on AWS, and the user of the system elsewhere."""
     parts = urlsplit(url)
-    if parts.scheme == "dynamodb" and "endpoint_url" not in parse_qs(parts.query):
-        with suppress(Exception):
-            # Whoever may not ask who they are may still change limits.
-            from ..infra.aws import Aws
-
-            with closing(Aws(parts.hostname or None)) as aws:
-                return str(aws["sts"].get_caller_identity()["Arn"])
+    elsewhere = "endpoint_url" in parse_qs(parts.query) or "AWS_ENDPOINT_URL_DYNAMODB" in os.environ
+    if parts.scheme == "dynamodb" and not elsewhere:
+        aws = Aws(parts.hostname or None, patience_s=_PATIENCE_S)
+        # Whoever may not ask who they are may still change limits.
+        with suppress(Exception), closing(aws):
+            return str(aws["sts"].get_caller_identity()["Arn"])
     return _system_user()
 
 

@@ -14,7 +14,7 @@ from ..core.models import BucketBalance
 from ..sync_limiter import SyncRateLimiter
 from ..sync_repository import SyncRepository
 from .options import examples, json_option, store_options
-from .output import print_json, print_table
+from .output import print_json, print_line, print_table
 from .target import Target
 from .watching import watch_option, watched
 
@@ -46,7 +46,7 @@ def show(entity_id: str, resource: str, as_json: bool, target: Target) -> None:
     if as_json:
         print_json(shown)
         return
-    click.echo(f"Limits: {_SOURCES.get(shown['source'], 'none')}")
+    print_line(f"Limits: {_SOURCES.get(shown['source'], 'none')}")
     print_table(
         ["Limit", "Rate", "Capacity", "Available", "Consumed", "Full in"],
         [_row(each) for each in shown["limits"]],
@@ -116,7 +116,7 @@ def list_buckets(
     if as_json:
         print_json([_shown(each) for each in found])
     elif not found:
-        click.echo("No buckets: nothing has been acquired yet, or all have expired.")
+        print_line("No buckets: nothing has been acquired yet, or all have expired.")
     else:
         _print_balances(found)
 

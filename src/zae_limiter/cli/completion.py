@@ -2,15 +2,42 @@
 
 from __future__ import annotations
 
+import os
+
 import click
-from click.shell_completion import BashComplete, FishComplete, ShellComplete, ZshComplete
+from click.shell_completion import (
+    BashComplete,
+    FishComplete,
+    ShellComplete,
+    ZshComplete,
+    add_completion_class,
+    split_arg_string,
+)
 
 from .options import examples
 
 _PROGRAM = "zae-limiter"
 _VARIABLE = "_ZAE_LIMITER_COMPLETE"
+
+
+class _LineBashComplete(BashComplete):
+    """Bash cuts its words at colons, too: the line is read anew, or the URL of a store would be
+    three arguments."""
+
+    source_template = BashComplete.source_template.replace(
+        'COMP_WORDS="${COMP_WORDS[*]}"', 'COMP_WORDS="${COMP_LINE:0:COMP_POINT}"'
+    )
+
+    def get_completion_args(self) -> tuple[list[str], str]:
+        line = os.environ["COMP_WORDS"]
+        words = split_arg_string(line)[1:]
+        incomplete = words.pop() if words and not line[-1:].isspace() else ""
+        return words, incomplete
+
+
+add_completion_class(_LineBashComplete)
 _SHELLS: dict[str, type[ShellComplete]] = {
-    "bash": BashComplete,
+    "bash": _LineBashComplete,
     "fish": FishComplete,
     "zsh": ZshComplete,
 }

@@ -11,7 +11,7 @@ from ..core.exceptions import ValidationError
 from ..core.limit import Limit
 from ..core.models import ConfigLevel, LimiterConfig, OnUnavailableAction
 from .options import Command, change_options, examples, json_option, store_options
-from .output import print_fields, print_json, print_limits
+from .output import print_fields, print_json, print_limits, print_line
 from .target import Target
 
 
@@ -51,7 +51,7 @@ def get_config(
     if as_json:
         print_json(None if found is None else found.to_dict())
     elif found is None:
-        click.echo(f"Nothing configured at level '{level}'")
+        print_line(f"Nothing configured at level '{level}'")
     else:
         _print_config(f"Configuration at level '{level}':", found)
 

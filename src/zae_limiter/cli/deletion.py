@@ -7,7 +7,7 @@ import click
 from ..core.hierarchy import ConfigSlot
 from ..flows.admin.limits import delete_config
 from ..runtime.blocking import run
-from .output import print_json
+from .output import print_json, print_line
 from .target import Target
 
 
@@ -27,4 +27,4 @@ def tell_deletion(deleted: bool, told: str, *, as_json: bool) -> None:
     if as_json:
         print_json({"deleted": deleted})
     else:
-        click.echo(told)
+        print_line(told)

@@ -28,7 +28,7 @@ from .options import (
     store_options,
     yes_option,
 )
-from .output import print_fields, print_json, print_limits, print_lines, print_table
+from .output import print_fields, print_json, print_limits, print_line, print_lines, print_table
 from .patience import patience
 from .target import Target
 
@@ -210,7 +210,7 @@ def children(parent_id: str, as_json: bool, target: Target) -> None:
     if as_json:
         print_json([asdict(child) for child in found])
     elif not found:
-        click.echo(f"No children of entity '{parent_id}'")
+        print_line(f"No children of entity '{parent_id}'")
     else:
         print_table(
             ["Entity", "Name", "Cascade", "Created"],
@@ -246,7 +246,7 @@ def set_limits(
         subject = {"entity_id": entity_id, "resource": resource}
         print_json({**subject, "limits": stored, "inherit": inherit})
         return
-    click.echo(f"Set {len(limits)} limit(s) for entity '{entity_id}' (resource '{resource}'):")
+    print_line(f"Set {len(limits)} limit(s) for entity '{entity_id}' (resource '{resource}'):")
     print_limits(limits)
 
 
@@ -262,9 +262,9 @@ def get_limits(entity_id: str, resource: str, as_json: bool, target: Target) -> 
     if as_json:
         print_json([limit.to_dict() for limit in limits])
     elif not limits:
-        click.echo(f"No limits configured for entity '{entity_id}' (resource '{resource}')")
+        print_line(f"No limits configured for entity '{entity_id}' (resource '{resource}')")
     else:
-        click.echo(f"Limits for entity '{entity_id}' (resource '{resource}'):")
+        print_line(f"Limits for entity '{entity_id}' (resource '{resource}'):")
         print_limits(limits)
 
 
@@ -327,11 +327,11 @@ def list_entities(
     if as_json:
         print_json({"entities": [asdict(each) for each in found], "next_cursor": following})
     elif not found:
-        click.echo("No entities")
+        print_line("No entities")
     else:
         _print_entities(found)
         if following is not None:
-            click.echo(f"There is more: --after {following}")
+            print_line(f"There is more: --after {following}")
 
 
 def _print_entities(found: list[Entity]) -> None:
@@ -350,7 +350,7 @@ def _list_ids(resource: str, limit: int | None, as_json: bool, target: Target) -
     if as_json:
         print_json(found)
     elif not found:
-        click.echo(f"No entities with custom limits for resource '{resource}'")
+        print_line(f"No entities with custom limits for resource '{resource}'")
     else:
         print_lines(found)
 
@@ -374,6 +374,6 @@ def list_resources(as_json: bool, target: Target) -> None:
     if as_json:
         print_json(found)
     elif not found:
-        click.echo("No resources with entity limits")
+        print_line("No resources with entity limits")
     else:
         print_lines(found)

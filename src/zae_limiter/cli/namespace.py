@@ -10,7 +10,7 @@ from ..core.exceptions import EntityNotFoundError, NamespaceNotFoundError
 from ..naming import resolve_namespace_name
 from .deletion import tell_deletion
 from .options import examples, json_option, registry_options, yes_option
-from .output import print_fields, print_json, print_table
+from .output import print_fields, print_json, print_line, print_table
 from .patience import patience
 from .target import Target
 
@@ -47,7 +47,7 @@ def register(namespaces: tuple[str, ...], as_json: bool, target: Target) -> None
         print_json(ids)
         return
     for name, namespace_id in ids.items():
-        click.echo(f"Registered namespace '{name}' (id: {namespace_id})")
+        print_line(f"Registered namespace '{name}' (id: {namespace_id})")
 
 
 @namespace.command("list", epilog=examples("namespace list"))
@@ -60,7 +60,7 @@ def list_namespaces(as_json: bool, target: Target) -> None:
     if as_json:
         print_json(found)
     elif not found:
-        click.echo("No namespaces registered")
+        print_line("No namespaces registered")
     else:
         print_table(
             ["Namespace", "Id", "Created"],
@@ -107,9 +107,9 @@ def delete(namespace_name: str, yes: bool, as_json: bool, target: Target) -> Non
     if as_json:
         print_json({"deleted": True, "namespace_id": found["namespace_id"]})
         return
-    click.echo(f"Deleted namespace '{namespace_name}'; its data stays")
+    print_line(f"Deleted namespace '{namespace_name}'; its data stays")
     if yes:
-        click.echo(f"  {_consequence(namespace_name)}")
+        print_line(f"  {_consequence(namespace_name)}")
     typed = _typed(found["namespace_id"])
     click.echo(f"  To undo:            zae-limiter namespace recover {typed}")
     click.echo(f"  To delete for good: zae-limiter namespace purge {typed}")
@@ -137,7 +137,7 @@ def recover(namespace_id: str, as_json: bool, target: Target) -> None:
     if as_json:
         print_json({"name": name, "namespace_id": namespace_id})
     else:
-        click.echo(f"Recovered namespace '{name}' (id: {namespace_id})")
+        print_line(f"Recovered namespace '{name}' (id: {namespace_id})")
 
 
 @namespace.command(epilog=examples("namespace orphans"))
@@ -150,7 +150,7 @@ def orphans(as_json: bool, target: Target) -> None:
     if as_json:
         print_json(found)
     elif not found:
-        click.echo("No orphan namespaces")
+        print_line("No orphan namespaces")
     else:
         print_table(
             ["Id", "Namespace", "Deleted"],

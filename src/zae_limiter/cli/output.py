@@ -14,6 +14,7 @@ from ..core.limit import Limit
 from ..core.limit_syntax import format_limit
 from ..core.text import printable
 from ..visualization.table import TableRenderer
+from ..visualization.wrapping import wrapped
 
 
 def print_json(value: Any) -> None:
@@ -27,19 +28,27 @@ def print_limits(limits: Iterable[Limit]) -> None:
         click.echo(f"  {format_limit(limit)}")
 
 
-def print_lines(lines: Iterable[str]) -> None:
-    """Print one line for each text."""
+def print_lines(lines: Iterable[str], hang: int = 2) -> None:
+    """Print one line for each text, on a terminal wrapped between words: more lines are indented
+    by `hang`."""
+    width = terminal_width()
     for line in lines:
-        click.echo(printable(line))
+        for part in wrapped(printable(line), width, hang):
+            click.echo(part)
+
+
+def print_line(text: str) -> None:
+    """Print one line of text, on a terminal wrapped between words."""
+    print_lines([text])
 
 
 def print_fields(title: str, fields: dict[str, object]) -> None:
     """Print a heading, and names with their values below it; values of None are left out."""
-    click.echo(printable(title))
+    print_lines([title])
     known = {name: value for name, value in fields.items() if value is not None}
     width = max(map(len, known), default=0) + 1
-    for name, value in known.items():
-        click.echo(f"  {name + ':':<{width}} {printable(str(value))}")
+    lines = (f"  {name + ':':<{width}} {value}" for name, value in known.items())
+    print_lines(lines, hang=width + 3)
 
 
 def print_table(

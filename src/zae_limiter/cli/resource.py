@@ -17,7 +17,7 @@ from .options import (
     store_options,
     yes_option,
 )
-from .output import print_json, print_limits, print_lines
+from .output import print_json, print_limits, print_line, print_lines
 from .target import Target
 
 
@@ -49,7 +49,7 @@ def set_defaults(
         stored = [limit.to_dict() for limit in limits]
         print_json({"resource": resource_name, "limits": stored, "inherit": inherit})
         return
-    click.echo(f"Set {len(limits)} default(s) for resource '{resource_name}':")
+    print_line(f"Set {len(limits)} default(s) for resource '{resource_name}':")
     print_limits(limits)
 
 
@@ -64,9 +64,9 @@ def get_defaults(resource_name: str, as_json: bool, target: Target) -> None:
     if as_json:
         print_json([limit.to_dict() for limit in limits])
     elif not limits:
-        click.echo(f"No defaults configured for resource '{resource_name}'")
+        print_line(f"No defaults configured for resource '{resource_name}'")
     else:
-        click.echo(f"Defaults for resource '{resource_name}':")
+        print_line(f"Defaults for resource '{resource_name}':")
         print_limits(limits)
 
 
@@ -94,6 +94,6 @@ def list_resources(as_json: bool, target: Target) -> None:
     if as_json:
         print_json(found)
     elif not found:
-        click.echo("No resources with defaults")
+        print_line("No resources with defaults")
     else:
         print_lines(found)

@@ -11,7 +11,7 @@ from ..core.limit import Limit
 from ..core.models import OnUnavailableAction
 from .deletion import delete_level
 from .options import change_options, examples, json_option, limits_option, store_options, yes_option
-from .output import print_json, print_limits
+from .output import print_json, print_limits, print_line
 from .target import Target
 
 
@@ -45,14 +45,14 @@ def set_defaults(
         stored = [limit.to_dict() for limit in limits]
         print_json({"limits": stored, "on_unavailable": on_unavailable})
         return
-    click.echo(f"Set {len(limits)} system default(s):")
+    print_line(f"Set {len(limits)} system default(s):")
     print_limits(limits)
     _print_on_unavailable(on_unavailable)
 
 
 def _print_on_unavailable(action: OnUnavailableAction | None) -> None:
     if action is not None:
-        click.echo(f"  On unavailable: {action}")
+        print_line(f"  On unavailable: {action}")
 
 
 @system.command("get-defaults", epilog=examples("system get-defaults"))
@@ -66,9 +66,9 @@ def get_defaults(as_json: bool, target: Target) -> None:
         shown = [limit.to_dict() for limit in limits]
         print_json({"limits": shown, "on_unavailable": on_unavailable})
     elif not limits and on_unavailable is None:
-        click.echo("No system defaults configured")
+        print_line("No system defaults configured")
     else:
-        click.echo("System defaults:")
+        print_line("System defaults:")
         print_limits(limits)
         _print_on_unavailable(on_unavailable)
 

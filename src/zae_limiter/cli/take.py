@@ -16,7 +16,7 @@ from ..lease import SyncLease
 from ..sync_limiter import SyncRateLimiter
 from .commands import CANNOT_RUN, NOT_FOUND, REFUSED
 from .options import Command, examples, json_option, store_options
-from .output import print_json, print_table
+from .output import print_json, print_line, print_table
 from .target import Target
 
 _OF_SIGNALS = 128
@@ -108,7 +108,7 @@ def acquire(
         taken = {"entity_id": entity_id, "resource": resource, "taken": consume}
         print_json({"admitted": True, **taken})
     else:
-        click.echo(f"Took {_spoken(consume)}")
+        print_line(f"Took {_spoken(consume)}")
 
 
 def _spoken(amounts: dict[str, int]) -> str:
@@ -140,7 +140,7 @@ def available(
     )
     if consume:
         when = "never" if wait is None else "now" if not wait else f"in {wait:,.1f} s"
-        click.echo(f"{_spoken(consume)}: {when}")
+        print_line(f"{_spoken(consume)}: {when}")
 
 
 class _RunCommand(click.Command):

@@ -8,11 +8,12 @@ from typing import Any
 import click
 
 from ..core.models import UsageSnapshot, UsageSummary
+from ..core.windows import WINDOW_TYPES
 from ..sync_repository import SyncRepository
 from ..visualization import UsageFormatter, format_usage_snapshots
 from ..visualization.usage import usage_series
 from .options import examples, page_option, store_options
-from .output import print_table, terminal_width
+from .output import print_line, print_lines, print_table, terminal_width
 from .target import Target
 from .usage_options import OutputForm, Printed, absence, bars, filter_options, form_options
 from .usage_top import top
@@ -72,11 +73,11 @@ def _page(
 
     def text() -> None:
         if not found:
-            click.echo(absence(repository))
+            print_lines(absence(repository).splitlines())
             return
         click.echo(format_usage_snapshots(found, formatter, width=terminal_width()))
         if following is not None:
-            click.echo("There is more: narrow it by --start and --end, or raise --limit")
+            print_line("There is more: narrow it by --start and --end, or raise --limit")
 
     rows = [row for snapshot in found for row in _rows(snapshot)]
     return Printed([asdict(each) for each in found], _SNAPSHOT_COLUMNS, rows, text)
@@ -94,7 +95,7 @@ def _rows(snapshot: UsageSnapshot) -> list[tuple[object, ...]]:
 @form_options
 @store_options
 def summary(watch: float | None, form: OutputForm, target: Target, filters: dict[str, Any]) -> None:
-    """Add up usage over windows."""
+    """Add up usage over windows: those of the shortest type that is kept, unless -w names one."""
     with target.connect() as repository:
 
         def show() -> None:
@@ -104,23 +105,34 @@ def summary(watch: float | None, form: OutputForm, target: Target, filters: dict
 
 
 def _sums(repository: SyncRepository, filters: dict[str, Any]) -> Printed:
-    found = repository.get_usage_summary(**filters)
+    window_type, found = _summary(repository, filters)
 
     def text() -> None:
         if found.snapshot_count:
-            _print_summary(found)
+            _print_summary(window_type, found)
         else:
-            click.echo(absence(repository))
+            print_lines(absence(repository).splitlines())
 
     rows = [(name, total, found.average[name]) for name, total in sorted(found.total.items())]
-    return Printed(asdict(found), ("limit", "total", "average"), rows, text)
+    told = {"window_type": window_type, **asdict(found)}
+    return Printed(told, ("limit", "total", "average"), rows, text)
 
 
-def _print_summary(found: UsageSummary) -> None:
-    click.echo(
-        f"{found.snapshot_count:,} window(s) from {found.min_window_start}"
-        f" to {found.max_window_start}"
-    )
+def _summary(repository: SyncRepository, filters: dict[str, Any]) -> tuple[str, UsageSummary]:
+    """Return the sums over windows of the type that was given, or of the shortest type that there
+    are windows of. Without this, use would count once for each type that is kept."""
+    given = filters["window_type"]
+    *shorter, last = WINDOW_TYPES if given is None else (given,)
+    for window_type in shorter:
+        found = repository.get_usage_summary(**{**filters, "window_type": window_type})
+        if found.snapshot_count:
+            return window_type, found
+    return last, repository.get_usage_summary(**{**filters, "window_type": last})
+
+
+def _print_summary(window_type: str, found: UsageSummary) -> None:
+    span = f"from {found.min_window_start} to {found.max_window_start}"
+    print_line(f"{found.snapshot_count:,} {window_type} window(s) {span}")
     print_table(
         ["Limit", "Total", "Average"],
         [
@@ -170,9 +182,12 @@ def _series(
 
     def text() -> None:
         if not found:
-            click.echo(absence(repository))
+            print_lines(absence(repository).splitlines())
         elif spark:
-            click.echo(format_usage_snapshots(found, UsageFormatter.SPARK, bars=bars()))
+            shown = format_usage_snapshots(
+                found, UsageFormatter.SPARK, width=terminal_width(), bars=bars()
+            )
+            click.echo(shown)
         else:
             width = terminal_width()
             click.echo(format_usage_snapshots(found, UsageFormatter.PLOT, width=width))

@@ -16,7 +16,7 @@ from ..flows.admin.audit import MAX_PAGE
 from ..sync_repository import SyncRepository
 from ..visualization.sparkline import sparkline
 from .options import examples, store_options
-from .output import print_table
+from .output import print_line, print_lines, print_table
 from .target import Target
 from .usage_options import OutputForm, Printed, absence, bars, form_options, time_options
 from .watching import watch_option, watched
@@ -89,11 +89,12 @@ def _top(
 
     def text() -> None:
         if not totals:
-            click.echo(absence(repository))
+            print_lines(absence(repository).splitlines())
             return
         _print_totals(totals)
         if is_cut:
-            click.echo(f"Only the newest {_MAX_SNAPSHOTS:,} windows were added up: narrow --start")
+            many = f"{_MAX_SNAPSHOTS:,}"
+            print_line(f"Only the newest {many} windows were added up: narrow --start")
 
     shown = [(each.entity_id, each.limit, each.total, each.share_pct) for each in totals]
     columns = ("entity_id", "limit", "total", "share_pct")
@@ -147,4 +148,4 @@ def _print_totals(totals: list[UsageTotal]) -> None:
         ],
         right=numbers,
     )
-    click.echo(f"{len(windows)} window(s) from {windows[0]} to {windows[-1]}")
+    print_line(f"{len(windows)} window(s) from {windows[0]} to {windows[-1]}")

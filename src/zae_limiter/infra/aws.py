@@ -15,11 +15,18 @@ _RETRIES = {"mode": "standard", "max_attempts": 6}
 
 class Aws:
     """The services of one region, or of another server that speaks their protocols. A client is
-    made when it is first asked for."""
+    made when it is first asked for. With `patience_s` a call is tried once, for so long."""
 
-    def __init__(self, region: str | None = None, endpoint_url: str | None = None) -> None:
+    def __init__(
+        self,
+        region: str | None = None,
+        endpoint_url: str | None = None,
+        *,
+        patience_s: float | None = None,
+    ) -> None:
         self.region = region
         self.endpoint_url = endpoint_url
+        self._patience_s = patience_s
         self._clients: dict[str, Any] = {}
 
     def __getitem__(self, service: str) -> Any:
@@ -31,7 +38,6 @@ class Aws:
         # Importing boto3 takes long, and many commands need none of it.
         import boto3
         import botocore.session
-        from botocore.config import Config
 
         if self.endpoint_url is not None:
             parse_endpoint(self.endpoint_url)
@@ -43,8 +49,19 @@ class Aws:
                 service,
                 region_name=region,
                 endpoint_url=self.endpoint_url,
-                config=Config(retries=_RETRIES),
+                config=self._config(),
             )
+
+    def _config(self) -> Any:
+        from botocore.config import Config
+
+        if self._patience_s is None:
+            return Config(retries=_RETRIES)
+        return Config(
+            retries={"total_max_attempts": 1},
+            connect_timeout=self._patience_s,
+            read_timeout=self._patience_s,
+        )
 
     def close(self) -> None:
         """Close the connections. Closing twice does nothing."""

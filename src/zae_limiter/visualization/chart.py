@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 
+from .wrapping import wrapped
+
 HEIGHT_ROWS = 10
 MAX_POINTS = 60
+# A blank and a line are between a label and the columns.
+_FRAME = 2
 
 
 def thinned(values: Sequence[float], points: int = MAX_POINTS) -> list[float]:
@@ -17,19 +21,29 @@ def thinned(values: Sequence[float], points: int = MAX_POINTS) -> list[float]:
     return [sum(part) / len(part) for part in parts]
 
 
-def column_chart(title: str, values: Sequence[float], caption: str) -> list[str]:
-    """Draw a title, ten rows of columns over a labelled axis, and a caption. Negative values, which
-    are windows in which more was given back than taken, show as nothing."""
-    shown = thinned(values)
+def column_chart(
+    title: str, values: Sequence[float], caption: str, width: int | None = None
+) -> list[str]:
+    """Draw a title, ten rows of columns over a labelled axis, and a caption, at most `width`
+    columns wide. Negative values, which are windows in which more was given back than taken, show
+    as nothing."""
+    room = MAX_POINTS if width is None else width - len(_label(max([*values, 1.0]))) - _FRAME
+    shown = thinned(values, max(1, min(room, MAX_POINTS)))
     top = max([*shown, 1.0])
-    labels = [f"{top * row / HEIGHT_ROWS:,.0f}" for row in range(HEIGHT_ROWS, 0, -1)]
+    labels = [_label(top * row / HEIGHT_ROWS, top) for row in range(HEIGHT_ROWS, 0, -1)]
     margin = max(map(len, labels))
     rows = [
         f"{label:>{margin}} |{''.join(_cell(value, top, row) for value in shown)}".rstrip()
         for label, row in zip(labels, range(HEIGHT_ROWS, 0, -1), strict=True)
     ]
     axis = f"{0:>{margin}} +{'-' * len(shown)}"
-    return [title, *rows, axis, f"{'':>{margin}}  {caption}"]
+    below = f"{'':>{margin}}  {caption}"
+    return [title, *rows, axis, *wrapped(below, width, margin + _FRAME)]
+
+
+def _label(value: float, top: float = HEIGHT_ROWS) -> str:
+    """Return a number of the axis. Rows that are less than 1 apart would else have one label."""
+    return f"{value:,.0f}" if top >= HEIGHT_ROWS else f"{value:.1f}"
 
 
 def _cell(value: float, top: float, row: int) -> str:
@@ -39,10 +53,10 @@ def _cell(value: float, top: float, row: int) -> str:
 
 
 def side_by_side(charts: Iterable[Sequence[str]], gap: int = 4) -> list[str]:
-    """Join charts of equal height line by line."""
+    """Join charts line by line. Captions may have several lines."""
     kept = list(charts)
     widths = [max(map(len, chart)) for chart in kept]
     return [
         (" " * gap).join(f"{line:<{w}}" for line, w in zip(lines, widths, strict=True)).rstrip()
-        for lines in zip(*kept, strict=True)
+        for lines in zip_longest(*kept, fillvalue="")
     ]

@@ -10,6 +10,7 @@ from ..core.text import printable
 from .chart import column_chart, side_by_side
 from .sparkline import BARS, sparkline
 from .table import Alignment, TableRenderer
+from .wrapping import wrapped
 
 _HEADERS = ("Window Start", "Type", "Resource", "Entity", "Events", "Counters")
 _ALIGNMENTS: tuple[Alignment, ...] = ("left", "left", "left", "left", "right", "left")
@@ -34,7 +35,7 @@ def format_usage_snapshots(
     """Return the snapshots as text, at most `width` columns wide if that is given. `bars` are the
     characters of sparklines, from the lowest to the highest."""
     if formatter is UsageFormatter.SPARK:
-        return _spark(snapshots, bars)
+        return _spark(snapshots, bars, width)
     if formatter is UsageFormatter.PLOT:
         return _plot(snapshots, width or _PLAIN_WIDTH)
     return TableRenderer(_ALIGNMENTS).render(_HEADERS, map(_row, snapshots), width)
@@ -56,7 +57,9 @@ def _plot(snapshots: Sequence[UsageSnapshot], width: int) -> str:
     """Draw a chart for each limit and window type, oldest on the left, two beside each other where
     they fit."""
     charts = [
-        column_chart(f"{printable(name)} ({window_type})", list(series.values()), _span(series))
+        column_chart(
+            f"{printable(name)} ({window_type})", list(series.values()), _span(series), width
+        )
         for (window_type, name), series in sorted(usage_series(snapshots).items())
     ]
     blocks: list[list[str]] = []
@@ -78,17 +81,18 @@ def usage_series(snapshots: Sequence[UsageSnapshot]) -> dict[tuple[str, str], di
     return found
 
 
-def _spark(snapshots: Sequence[UsageSnapshot], bars: str) -> str:
-    """Draw a line for each limit and window type."""
+def _spark(snapshots: Sequence[UsageSnapshot], bars: str, width: int | None) -> str:
+    """Draw a line for each limit and window type, wrapped between words if it is too long."""
     rows = [
         (f"{printable(name)} ({window_type})", list(series.values()), _span(series))
         for (window_type, name), series in sorted(usage_series(snapshots).items())
     ]
     margin = max((len(title) for title, _, _ in rows), default=0)
-    return "\n".join(
+    lines = (
         f"{title:<{margin}}  {sparkline(values, bars)}  at most {max(values):,.0f}, {span}"
         for title, values, span in rows
     )
+    return "\n".join(line for each in lines for line in wrapped(each, width))
 
 
 def _span(series: dict[str, float]) -> str:

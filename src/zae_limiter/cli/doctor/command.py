@@ -21,6 +21,8 @@ from .finding import Finding, guarded
 from .unopened import unopened
 
 _MAX_BUCKETS = 10_000
+# The longest state and a blank.
+_MARGIN = 9
 _RESTORE = "Look at this record, and restore it from a backup."
 _ALLOW = "Check that the store answers, and the permissions of these credentials."
 
@@ -121,8 +123,9 @@ async def _of_namespace(
 def _print(found: list[Finding]) -> None:
     width = max(len(finding.check) for finding in found)
     for finding in found:
-        fix = [f"{'':<9}Fix: {finding.fix}"] if finding.fix else []
-        print_lines([f"{finding.state:<8} {finding.check:<{width}}  {finding.message}", *fix])
+        fix = [f"{'':<{_MARGIN}}Fix: {finding.fix}"] if finding.fix else []
+        line = f"{finding.state:<{_MARGIN}}{finding.check:<{width}}  {finding.message}"
+        print_lines([line, *fix], hang=_MARGIN)
     problems = sum(finding.state == "problem" for finding in found)
     warnings = sum(finding.state == "warning" for finding in found)
     print_lines([f"{problems} problem(s), {warnings} warning(s)"])
