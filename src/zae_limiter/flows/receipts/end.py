@@ -27,11 +27,22 @@ _LATE = "Lease is no longer active: its lease_ttl has passed, and the charge sta
 
 def require_held(held: HeldReceipt, now_ms: int) -> None:
     """Raise `LeaseExpiredError` unless the holder may still use the lease and end it."""
+    _require_in_time(held, now_ms)
     receipt = held.receipt
-    if receipt.state is ReceiptState.OPEN and now_ms >= receipt.ends_by_ms:
-        raise LeaseExpiredError(_LATE)
     if receipt.state is not ReceiptState.OPEN or held.holder not in receipt.holders:
         raise LeaseExpiredError(_ENDED)
+
+
+def _require_in_time(held: HeldReceipt, now_ms: int) -> None:
+    """Raise `LeaseExpiredError` after the lease's time, whatever became of it meanwhile."""
+    if now_ms >= held.receipt.ends_by_ms:
+        raise LeaseExpiredError(_LATE)
+
+
+def _has_lost(held: HeldReceipt) -> bool:
+    """Return whether another holder has committed the charge."""
+    receipt = held.receipt
+    return receipt.state is ReceiptState.SETTLED and held.holder in receipt.holders
 
 
 def adopt_receipt(held: HeldReceipt, stored: Receipt | None) -> None:
@@ -48,7 +59,8 @@ def take_up(receipt: Receipt | None, holder: str, ender: str, now_ms: int) -> He
     if receipt is None:
         raise LeaseExpiredError(_ENDED)
     held = HeldReceipt(receipt, holder, ender)
-    if receipt.state is not ReceiptState.SETTLED or holder not in receipt.holders:
+    _require_in_time(held, now_ms)
+    if not _has_lost(held):
         require_held(held, now_ms)
     return held
 
@@ -56,13 +68,15 @@ def take_up(receipt: Receipt | None, holder: str, ender: str, now_ms: int) -> He
 async def settle_held(scope: Scope, held: HeldReceipt) -> bool:
     """Commit the charge. True when this lease object has done so, and is to write the corrections;
     False when another holder has, whose word stands."""
+    if held.is_moot:
+        return False
     for _ in range(_MAX_ATTEMPTS):
         receipt = held.receipt
-        if receipt.state is ReceiptState.SETTLED:
-            if receipt.ended_by == held.ender:
-                return True
-            if held.is_moot or held.holder in receipt.holders:
-                return False
+        if receipt.state is ReceiptState.SETTLED and receipt.ended_by == held.ender:
+            return True
+        _require_in_time(held, scope.io.now_ms())
+        if _has_lost(held):
+            return False
         require_held(held, scope.io.now_ms())
         after = settled(receipt, held.holder, held.ender, scope.io.operation_id())
         if await _swap(scope, held, after):
