@@ -101,6 +101,22 @@ def test_deletions_are_confirmed_and_drift_is_refused(zael: Zael, manifest: Path
     assert zael.json("entity", "get-limits", "key-1") == []
 
 
+def test_a_question_does_not_mix_with_json_and_needs_an_input_of_its_own(
+    zael: Zael, manifest: Path
+) -> None:
+    zael.out("limits", "apply", str(manifest))
+    fewer = "namespace: default\nsystem: {limits: {rpm: 60}}\n"
+    manifest.write_text(fewer)
+    refused = zael.run("limits", "apply", str(manifest), "--json", typed="n\n")
+    assert json.loads(refused.stdout)["deleted"] == 0
+    assert "Delete 1 record(s) of limits?" in refused.stderr
+    piped = zael.run("limits", "apply", "-", "-q", typed=fewer)
+    assert piped.exit_code == 2
+    assert "give --yes" in piped.stderr
+    assert zael.json("entity", "get-limits", "key-1")
+    assert "1 deleted" in zael.out("limits", "apply", "-", "--yes", typed=fewer)
+
+
 def test_an_invalid_manifest_changes_nothing(zael: Zael, manifest: Path) -> None:
     zael.out("limits", "apply", str(manifest))
     before = zael.json("limits", "export")

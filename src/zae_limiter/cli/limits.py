@@ -19,7 +19,7 @@ from ..infra.template import template_text
 from ..infra.yaml_text import yaml_text
 from ..manifest_file import dump_manifest
 from ..runtime.blocking import run
-from .manifest_options import aimed, manifest_argument
+from .manifest_options import aimed, is_from_stdin, manifest_argument
 from .options import change_options, examples, json_option, store_options, yes_option
 from .output import print_json, print_lines
 from .plan_report import plan_lines, plan_summary, plan_to_dict
@@ -134,15 +134,23 @@ def apply(
         if not quiet and not as_json:
             print_lines(plan_lines(planned))
         doomed = 0 if planned.drifted and not force else planned.count("delete")
-        if doomed and not yes and not click.confirm(f"Delete {doomed} record(s) of limits?"):
-            click.echo("Cancelled")
-            return
-        applied = _apply(target, repository.scope, planned, force=force)
+        if yes or not doomed or _may_delete(doomed, as_json=as_json):
+            applied = _apply(target, repository.scope, planned, force=force)
+        else:
+            applied = None
     if as_json:
-        print_json({"namespace": target.namespace, **asdict(applied)})
+        print_json({"namespace": target.namespace, **asdict(applied or AppliedCounts())})
+    elif applied is None:
+        click.echo("Cancelled")
     else:
         counts = ", ".join(f"{count} {name}" for name, count in asdict(applied).items())
         print_lines([f"Applied to namespace '{target.namespace}': {counts}"])
+
+
+def _may_delete(doomed: int, *, as_json: bool) -> bool:
+    if is_from_stdin():
+        raise click.UsageError("A manifest from standard input leaves no room to ask: give --yes.")
+    return click.confirm(f"Delete {doomed} record(s) of limits?", err=as_json)
 
 
 def _apply(target: Target, scope: Any, planned: ManifestPlan, *, force: bool) -> AppliedCounts:

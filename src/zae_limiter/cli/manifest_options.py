@@ -51,3 +51,9 @@ def aimed(target: Target, manifest: Manifest) -> Target:
     if source is ParameterSource.COMMANDLINE:
         return target
     return replace(target, namespace=manifest.namespace)
+
+
+def is_from_stdin() -> bool:
+    """Whether the manifest of the command that runs came from standard input."""
+    typed = click.get_current_context().params
+    return _STANDARD_INPUT in (typed["file"], typed["named"])
