@@ -35,12 +35,14 @@ class Server:
         self.limiter = limiter
         self.app = WsgiRateLimitMiddleware(app, limiter, [Rule("api", key=by_address)])
         self.statuses: list[str] = []
+        self.fields: list[tuple[str, str]] = []
         self.written: list[bytes] = []
 
     def start(self, status: str, headers: Any, exc_info: Any = None) -> Callable[[bytes], object]:
         if self.statuses:
             assert exc_info is not None
         self.statuses.append(status)
+        self.fields = headers
         return self.written.append
 
     def body(self) -> Iterable[bytes]:
@@ -109,7 +111,7 @@ def test_an_application_that_replaces_its_status_by_500_is_not_charged(
 
     server = Server(limiter, replacing)
     assert b"".join(server.body()) == b"sorry"
-    assert (server.statuses, server.charged) == (["200 OK", "500 Oh No"], 0)
+    assert (server.statuses, server.charged) == (["500 Oh No"], 0)
 
 
 def test_a_refusal_after_the_start_replaces_the_status(limiter: SyncRateLimiter) -> None:
@@ -122,8 +124,46 @@ def test_a_refusal_after_the_start_replaces_the_status(limiter: SyncRateLimiter)
 
     server = Server(limiter, greedy)
     assert b"quota-exceeded" in b"".join(server.body())
-    assert server.statuses == ["200 OK", "429 Too Many Requests"]
+    assert server.statuses == ["429 Too Many Requests"]
     assert server.charged == 0
+
+
+def test_fields_tell_of_all_that_was_consumed_before_the_first_byte(
+    limiter: SyncRateLimiter,
+) -> None:
+    def consuming(environ: Environ, start: StartResponse) -> Iterator[bytes]:
+        start("200 OK", [])
+        lease = lease_of_environ(environ)
+        assert lease is not None
+        lease.consume(requests=9)
+        yield b"chunk"
+
+    server = Server(limiter, consuming)
+    assert b"".join(server.body()) == b"chunk"
+    assert dict(server.fields)["RateLimit"] == '"requests";r=90'
+
+
+def test_a_second_start_is_refused_unless_there_was_an_error(limiter: SyncRateLimiter) -> None:
+    def starting_twice(environ: Environ, start: StartResponse) -> Iterable[bytes]:
+        start("200 OK", [])
+        start("200 OK", [])
+        return [b"never"]
+
+    def starting_late(environ: Environ, start: StartResponse) -> Iterator[bytes]:
+        start("200 OK", [])
+        yield b"chunk"
+        try:
+            raise LookupError
+        except LookupError:
+            start("500 Oh No", [], sys.exc_info())
+
+    server = Server(limiter, starting_twice)
+    with pytest.raises(AssertionError, match="called twice"):
+        server.body()
+    assert (server.statuses, server.charged) == ([], 0)
+    late = Server(limiter, starting_late)
+    assert b"".join(late.body()) == b"chunk"
+    assert (late.statuses, late.charged) == (["200 OK", "500 Oh No"], 1)
 
 
 def test_a_lease_without_the_middleware_names_what_to_add() -> None:

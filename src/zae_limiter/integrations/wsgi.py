@@ -8,7 +8,6 @@ frameworks answer so when a handler fails. A handler finds its lease with
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from math import inf
@@ -67,14 +66,16 @@ def lease_of_environ(environ: Environ) -> SyncLease | None:
 
 
 class _Response:
-    """The response of an application, as far as the server has not seen it."""
+    """The response of an application, as far as the server has not seen it. Its start is held back
+    until its first byte, so that it can still be replaced, and tells what the byte has cost."""
 
     def __init__(self, exchange: SyncExchange, start_response: StartResponse) -> None:
         self._exchange = exchange
         self._start_response = start_response
         self._status: int | None = None
         self._length: float = inf
-        self._has_written = False
+        self._held: tuple[str, list[tuple[str, str]]] | None = None
+        self._write: Callable[[bytes], object] | None = None
 
     def of(self, app: WsgiApp, environ: Environ) -> Iterable[bytes]:
         """Charge the request, and return the response to it up to its first chunk."""
@@ -87,36 +88,49 @@ class _Response:
         except BaseException as error:
             close_body(body)
             return self._failed(error, environ)
+        self._begin()
         if len(first) >= self._length or self._exchange.refunds(self._status or 0):
             # All there is, or a failure: ended before the client knows, and sends the next.
             self._end()
         return LeasedBody(chain((first,), chunks), body, self._end)
 
     def _failed(self, error: BaseException, environ: Environ) -> Iterable[bytes]:
-        if self._has_written:
+        if self._write is not None:
             self._exchange.end(kept=True)
             raise error
         answer = self._exchange.refuse(error)
         if answer is None:
             raise error
-        self._start_response(answer.status_line, answer.fields, sys.exc_info())
+        self._start_response(answer.status_line, answer.fields)
         return [answer.body_for(environ["REQUEST_METHOD"])]
 
     def _start(
         self, status: str, headers: list[tuple[str, str]], exc_info: Any = None
     ) -> Callable[[bytes], object]:
+        if self._write is not None:
+            # Too late for another start: the server says so, as PEP 3333 wants.
+            return self._start_response(status, headers, exc_info)
+        if self._held is not None and exc_info is None:
+            raise AssertionError(
+                "start_response was called twice, the second time without an error"
+            )
         self._status = int(status.partition(" ")[0])
         lengths = [float(value) for name, value in headers if name.lower() == "content-length"]
         self._length = lengths[0] if lengths else inf
-        fields = [*headers, *self._exchange.fields()]
-        given = (status, fields) if exc_info is None else (status, fields, exc_info)
-        write = self._start_response(*given)
+        self._held = (status, headers)
+        return self._write_through
 
-        def noted(chunk: bytes) -> object:
-            self._has_written = True
-            return write(chunk)
+    def _begin(self) -> Callable[[bytes], object] | None:
+        """Start the server's response, once. Without a start of the application there is none."""
+        if self._write is None and self._held is not None:
+            status, headers = self._held
+            self._write = self._start_response(status, [*headers, *self._exchange.fields()])
+        return self._write
 
-        return noted
+    def _write_through(self, chunk: bytes) -> object:
+        write = self._begin()
+        assert write is not None
+        return write(chunk)
 
     def _end(self) -> None:
         """End the leases. Without a status there was no response, and nothing to charge for."""
