@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Self
 
-from .core.exceptions import ValidationError
+from .core.exceptions import ValidationError, hide_userinfo
 from .core.models import OnUnavailableAction
 from .core.validation import validate_namespace
 from .deployed import deploy_stack
@@ -31,6 +31,13 @@ class BuilderSteps(StackSteps):
     def __init__(self) -> None:
         super().__init__()
         self._choices = _Choices()
+
+    def __repr__(self) -> str:
+        chosen = {"namespace": self._choices.namespace, **self._choices.arguments}
+        steps = {**chosen, **self._stack_options}
+        # A URL may hold a password.
+        told = ", ".join(f"{name}={hide_userinfo(repr(each))}" for name, each in steps.items())
+        return f"<{type(self).__name__} {told}>"
 
     def _deployment(self) -> Callable[[], None] | None:
         """Return the call that deploys the stack, if a step asks for that. It blocks."""

@@ -11,7 +11,7 @@ from typing import Any, TypedDict, cast
 from .backends.dynamodb.url import dynamodb_url
 from .backends.store_url import TRANSPORTS, USUAL_FAILURES, OpenRequest, StoreUrl
 from .backends.urls import parse_url
-from .core.exceptions import InfrastructureError, ValidationError
+from .core.exceptions import InfrastructureError, ValidationError, ZAELimiterError
 from .deployed import update_lambda
 from .flows.acquire.refusal_cache import (
     DEFAULT_REFUSAL_TTL_SECONDS,
@@ -29,7 +29,12 @@ from .flows.scope import (
     Settings,
 )
 from .local.bounded import Bounded
-from .naming import resolve_namespace_name, resolve_stack_name
+from .naming import (
+    DEFAULT_STACK_NAME,
+    STACK_ENV_VAR,
+    resolve_namespace_name,
+    resolve_stack_name,
+)
 from .ports.clock import Clock
 from .ports.io import Io
 from .ports.repository_protocol import (
@@ -43,6 +48,10 @@ logger = logging.getLogger("zae_limiter")
 MAX_TTL_MULTIPLIER = 1_000_000
 _MOST_REFUSALS = 1_000_000
 _MOST_FAILURES = 1_000
+_NAME_A_STORE = (
+    "name a store: url= (such as sqlite:///limits.db), ZAEL_URL, or stack=."
+    f" Without any, it is the stack '{DEFAULT_STACK_NAME}' on AWS."
+)
 # The names that PyPI's zae-limiter 0.17 has for options, and ours.
 _OTHER_NAMES = {
     "rejection_cache_ttl": "refusal_cache_ttl",
@@ -131,6 +140,12 @@ class Opening:
     store: StoreUrl
     namespace: str
     options: OpenOptions
+
+    @property
+    def is_named(self) -> bool:
+        """Whether anybody has named a store. Otherwise it is the default stack."""
+        given = (self.options["url"], self.options["stack"], self.options["endpoint_url"])
+        return any(given) or any(os.environ.get(name) for name in ("ZAEL_URL", STACK_ENV_VAR))
 
     @property
     def clock(self) -> Clock | None:
@@ -237,10 +252,21 @@ async def open_scope(
         scope = first_scope(opening, store, io, record)
         if await heed_settings(scope, options["auto_update"]) and create:
             await _update_lambda(scope)
-    except BaseException:
+    except BaseException as error:
         await (io.close() if store is None else close_store(store, io))
+        if isinstance(error, ZAELimiterError) and not opening.is_named:
+            raise _unnamed(error) from (error.__cause__ or error)
         raise
     return scope, record.name
+
+
+def _unnamed(error: ZAELimiterError) -> ZAELimiterError:
+    """Return the error of a newcomer who has named no store: nobody expects a region to be missing
+    who has not heard of AWS."""
+    if isinstance(error, ValidationError) and error.field == "region":
+        return ValidationError("url", None, f"{_NAME_A_STORE} No region is set for that, either")
+    error.add_note(_NAME_A_STORE)
+    return error
 
 
 async def _update_lambda(scope: Scope) -> None:

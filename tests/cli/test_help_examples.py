@@ -111,8 +111,7 @@ def fill(url: str) -> str:
 def test_every_example_calls_its_own_command() -> None:
     for name in COMMANDS:
         calls = [line for line in example(name) if not line.startswith("export ")]
-        assert calls
-        assert all(line.startswith(f"zae-limiter {name}") for line in calls), name
+        assert calls[0].startswith(f"zae-limiter {name}"), name
 
 
 @pytest.mark.parametrize("name", ALONE)

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from tests.support.stacks import forget_environment
 from zae_limiter import (
     Limit,
     RateLimiter,
+    RateLimiterUnavailable,
     Repository,
     SyncRateLimiter,
     SyncRepository,
@@ -57,32 +59,55 @@ def test_a_bad_limit_is_an_error_of_the_package_and_a_value_error(numbers: Any) 
     assert isinstance(refused.value, ValueError)
 
 
-@pytest.mark.parametrize("url", ["memory://", "sqlite:///limits.db"])
-def test_a_closed_limiter_refuses_every_call(
-    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_closed_limiter_refuses_every_call_on_every_store(limiter: RateLimiter) -> None:
+    await limiter.set_system_defaults(RPM)
+    async with limiter.acquire("key-1", "gpt-4", {"rpm": 1}):
+        pass
+    assert await limiter.is_available()
+    await limiter.close()
+    await limiter.close()
+    with pytest.raises(RuntimeError, match="has been closed"):
+        async with limiter.acquire("key-1", "gpt-4", {"rpm": 1}):
+            pass
+    with pytest.raises(RuntimeError, match="has been closed"):
+        await limiter.available("key-1", "gpt-4")
+    with pytest.raises(RuntimeError, match="has been closed"):
+        await limiter.set_system_defaults(RPM)
+    assert not await limiter.is_available()
+
+
+def test_a_store_that_nobody_has_named_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    limiter = SyncRateLimiter(repository=SyncRepository.open(url=url))
-    limiter.set_system_defaults(RPM)
-    with limiter.acquire("key-1", "gpt-4", {"rpm": 1}):
-        pass
-    limiter.close()
-    limiter.close()
-    with (
-        pytest.raises(RuntimeError, match="has been closed"),
-        limiter.acquire("key-1", "gpt-4", {"rpm": 1}),
-    ):
-        pass
-    with pytest.raises(RuntimeError, match="has been closed"):
-        limiter.available("key-1", "gpt-4")
-    with pytest.raises(RuntimeError, match="has been closed"):
-        limiter.set_system_defaults(RPM)
+    forget_environment(monkeypatch, tmp_path)
+    for opening in (SyncRepository.open, SyncRepository.connect):
+        with pytest.raises(ValidationError) as refused:
+            opening("tenant")
+        for way in ("url=", "sqlite:///limits.db", "ZAEL_URL", "stack="):
+            assert way in str(refused.value)
+    with pytest.raises(ValidationError, match="Invalid region: none is set"):
+        SyncRepository.open(stack="my-stack")
+
+
+def test_the_default_stack_that_cannot_be_reached_says_how_to_name_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forget_environment(monkeypatch, tmp_path)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", "http://127.0.0.1:9")
+    with pytest.raises(RateLimiterUnavailable) as failed:
+        SyncRepository.open(total_timeout=1)
+    assert any("url= (such as sqlite:///limits.db)" in note for note in failed.value.__notes__)
 
 
 def test_the_objects_of_a_session_say_what_they_are() -> None:
     with SyncRateLimiter(repository=SyncRepository.open(url="memory://")) as limiter:
         limiter.set_system_defaults(RPM)
         assert repr(limiter) == "<SyncRateLimiter on 'memory://'>"
+        builder = SyncRepository.builder().namespace("tenant-a").lambda_memory(512)
+        assert repr(builder) == "<SyncRepositoryBuilder namespace='tenant-a', lambda_memory=512>"
         assert repr(limiter.repository) == "<SyncRepository 'memory://', namespace 'default'>"
         with limiter.acquire("key-1", "gpt-4", {"rpm": 1}) as lease:
             assert repr(lease) == "<SyncLease of {'rpm': 1}>"

@@ -58,7 +58,9 @@ class MemoryStore:
         self.usage = MemoryUsage(tables)
 
     async def ping(self) -> None:
-        """Do nothing: memory is always there."""
+        """Refuse if the store has been closed; else memory is always there."""
+        with self._tables.lock:
+            pass
 
     async def close(self) -> None:
         """Refuse whoever comes later. The data goes with the last reference to it."""

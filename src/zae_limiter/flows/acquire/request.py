@@ -116,5 +116,6 @@ def _no_limits(request: Request) -> ValidationError:
         "limits",
         request.entity_id,
         f"no limits are configured for entity '{request.entity_id}' and resource"
-        f" '{request.resource}' at any level; set some or pass limits=",
+        f" '{request.resource}' at any level; set some (`set_system_defaults`,"
+        " `zae-limiter system set-defaults`), or pass limits=",
     )
