@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import logging
 from collections.abc import AsyncIterator, Sequence
 
@@ -14,6 +15,7 @@ from tests.support.servers.chaos import (
     INTERNAL_ERROR,
     THROTTLED,
     Act,
+    Answer,
     ChaosProxy,
     DeliverLate,
     DropAnswer,
@@ -235,6 +237,43 @@ async def test_a_block_that_fails_in_an_outage_raises_its_own_error_and_stays_ch
     proxy.use(())
     assert await left(limiter.repository) == 890
     assert any("end of a lease failed" in text for text in caplog.messages)
+
+
+def canceled(reasons: object) -> Act:
+    """A transaction that was canceled, as a server may tell it."""
+    kind = "com.amazonaws.dynamodb.v20120810#TransactionCanceledException"
+    body = {"__type": kind, "Message": "by plan", "CancellationReasons": reasons}
+    return Answer(400, json.dumps(body).encode())
+
+
+@pytest.mark.parametrize("facade", ["asyncio"], indirect=True)
+@pytest.mark.parametrize(
+    "reasons",
+    [
+        [],
+        None,
+        [{"Code": "None"}] * 3,
+        [{"Code": "ItemCollectionSizeLimitExceeded"}, {"Code": "None"}, {"Code": "None"}],
+        [{"Code": "SomethingNew"}],
+        [{"Code": "ConditionalCheckFailed"}],
+    ],
+    ids=str,
+)
+async def test_a_canceled_transaction_is_never_taken_for_a_charge(
+    limiter: RateLimiter, proxy: ChaosProxy, reasons: object
+) -> None:
+    def cancel_transactions(request: Request) -> Act:
+        is_transaction = request.operation == "TransactWriteItems"
+        return canceled(reasons) if is_transaction else Pass()
+
+    proxy.use_for(cancel_transactions)
+    with pytest.raises(RateLimiterUnavailable):
+        await reserve(limiter)
+    proxy.use(())
+    assert await left(limiter.repository) == 900
+    lease = await reserve(limiter)
+    assert lease.is_repeat is False
+    await lease.release()
 
 
 @pytest.mark.parametrize("facade", ["asyncio"], indirect=True)

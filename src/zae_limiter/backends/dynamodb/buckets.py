@@ -123,7 +123,7 @@ class DynamoBuckets:
         try:
             await self._table.transact([*actions, *([other] if other else ())], token=token)
         except TransactionCanceled as refusal:
-            *reasons, last = refusal.reasons
+            *reasons, last = _reasons(refusal, len(actions) + (other is not None))
             if other is None:
                 reasons.append(last)
             elif last.code == CONDITION_FAILED:
@@ -250,6 +250,16 @@ def _outcome(address: BucketAddress, write: Write, item: Item | None) -> Outcome
         return ABSENT
     bucket = decode_bucket_item(address, item)
     return Granted(bucket) if write.operation in bucket.recent else Refused(bucket)
+
+
+def _reasons(refusal: TransactionCanceled, count: int) -> list[Reason]:
+    """Return a reason for each action. Without the check, a transaction that was canceled for
+    another reason than a condition would count as granted."""
+    found = refusal.reasons
+    if len(found) == count and CONDITION_FAILED in {reason.code for reason in found}:
+        return found
+    unclear = f"DynamoDB does not say which condition failed: {refusal}"
+    raise StorageUnavailable(unclear, refusal, retryable=False) from refusal
 
 
 def _reason(address: BucketAddress, write: Write, reason: Reason) -> Outcome:
