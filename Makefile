@@ -11,7 +11,7 @@ DEMO_NEEDS := click rich
 SITE := .cache/mkdocs
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint types unit bench simulate soak test-dynamodb-local docs site reference format clean
+.PHONY: help demo test test-slow lint types unit bench simulate soak attack test-dynamodb-local docs site reference format clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 21
@@ -64,6 +64,9 @@ soak: $(READY) ## Let processes and faults loose on a DynamoDB for long (DURATIO
 	ZAEL_OLD_BUCKETS=100000 $(BIN)/pytest tests/dynamodb/test_migrations.py -k each_bucket_once
 	ZAEL_STREAM_STEPS=3000 $(BIN)/pytest -m slow tests/dynamodb/test_aggregate_command.py -k many_steps
 	ZAEL_TEST_DYNAMODB_SERVER=dynamodb-local ZAEL_STREAM_STEPS=20000 $(BIN)/pytest -m slow tests/dynamodb/test_aggregate_command.py
+
+attack: $(READY) ## Attack with processes, servers, proxies and clocks, for long (DURATION=600, in seconds)
+	$(BIN)/python -m tests.attacks --seconds $(or $(DURATION),600)
 
 simulate: $(READY) ## Many more simulated interleavings than `make test` runs (SEEDS=20000)
 	$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),20000)

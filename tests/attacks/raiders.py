@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tests.attacks.effort import LONGEST_S, note_tried
 from zae_limiter import Limit, RateLimitExceeded, SyncRateLimiter, SyncRepository
 
 # The tokens of the parent.
@@ -82,15 +83,17 @@ def raiders(url: str, count: int, amount: int) -> Iterator[None]:
 
 def refusals(url: str, entity_id: str, amount: int, calls: int, cache_ttl: float) -> int:
     """Ask for tokens that are there, and give them back, so many times. Returns the refusals."""
-    refused = 0
+    ends_s, refused, number = time.monotonic() + LONGEST_S, 0, 0
     with SyncRepository.open(url=url, refusal_cache_ttl=cache_ttl) as repository:
         limiter = SyncRateLimiter(repository)
-        for _ in range(calls):
+        while number < calls and time.monotonic() < ends_s:
+            number += 1
             try:
                 with limiter.acquire(entity_id, "api", {"t": amount}) as lease:
                     lease.release(t=amount)
             except RateLimitExceeded:
                 refused += 1
+    note_tried("calls beside raiders", number)
     return refused
 
 

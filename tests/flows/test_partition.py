@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from tests.attacks.effort import effort, note_tried
 from tests.support.sharded import Bench, take
 from zae_limiter import Limit, SyncRateLimiter
 from zae_limiter.core.bucket import Bucket, BucketAddress
@@ -136,7 +137,8 @@ def test_the_parts_in_force_sum_to_one_after_every_mishap() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(12, 132, 40))
+@pytest.mark.parametrize("first", range(12, effort(132, 1212), 40))
 def test_the_parts_in_force_sum_to_one_after_any_mishap(first: int) -> None:
     for seed in range(first, first + 40):
         tell(seed)
+    note_tried("mishaps of split buckets", 40 * STEPS)
