@@ -179,3 +179,19 @@ async def test_calls_that_had_no_time_open_no_breaker(
         for _ in range(7):
             await timed(limiter, 0.01)
     assert limiter.repository.get_cache_stats().breaker == "closed"
+
+
+@pytest.mark.parametrize("fault", ["silent", "dripping"])
+async def test_no_call_through_aiobotocore_takes_longer_than_its_timeout(
+    fault: str, proxy: ChaosProxy, table: OwnTable
+) -> None:
+    url = dynamodb_url(table.name, table.server.region, proxy.url)
+    async with await open_repository("asyncio", url=url, transport="botocore") as repository:
+        await repository.set_system_defaults([Limit.per_day("rpm", 1000)])
+        limiter = limiter_on(repository)
+        await timed(limiter, None)
+        with broken(proxy, FAULTS[fault]):
+            found = [await timed(limiter, TIMEOUT_S), *await in_parallel(limiter, 3)]
+        assert [degraded for degraded, _ in found] == [True] * 4
+        assert max(seconds for _, seconds in found) < GENEROUS_S
+        assert not (await timed(limiter, None))[0]

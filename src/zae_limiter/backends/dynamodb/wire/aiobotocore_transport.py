@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +13,7 @@ from aiobotocore.httpsession import ClientConnectorError
 from aiobotocore.session import AioSession
 from botocore import exceptions, xform_name
 
+from ....local.deadline import answer_ends_s
 from ....local.steady_time import steady_s
 from ....runtime.asyncio_driver import hold
 from .botocore_transport import content_of, new_client, raise_translated, settings
@@ -41,15 +44,25 @@ class AiobotocoreTransport:
 
     async def _exchange(self, operation: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
         try:
+            # To make the first client takes seconds, which are not the store's.
+            left_s = _left_for_answer_s()
             client = await self._clients.get()
-            sent_s = steady_s()
-            response = await getattr(client, xform_name(operation))(**parameters)
+            async with asyncio.timeout(left_s):
+                sent_s = steady_s()
+                response = await getattr(client, xform_name(operation))(**parameters)
         except Exception as error:
             raise_translated(operation, error, _ERRORS)
         return content_of(response, self._clock, sent_s)
 
     async def close(self) -> None:
         await self._clients.close()
+
+
+def _left_for_answer_s() -> float | None:
+    """Return the seconds by which the answer must be whole. botocore's own timeouts begin anew
+    with each byte."""
+    left_s = answer_ends_s() - time.monotonic()
+    return left_s if left_s < math.inf else None
 
 
 def _connection(message: str, error: BaseException) -> Exception:
@@ -59,4 +72,7 @@ def _connection(message: str, error: BaseException) -> Exception:
     return (unsent if never_made else lost)(message, error)
 
 
-_ERRORS: tuple[ErrorRow, ...] = ((exceptions.EndpointConnectionError, _connection),)
+_ERRORS: tuple[ErrorRow, ...] = (
+    (TimeoutError, lost),
+    (exceptions.EndpointConnectionError, _connection),
+)
