@@ -236,11 +236,17 @@ def test_the_usage_commands_say_when_nothing_counts(
     for command in ("list", "summary"):
         answer = CliRunner().invoke(cli, ["usage", command, "-e", "alone", *store])
         assert "nothing counts it" in answer.output
+        for form in ("--json", "--csv"):
+            answer = CliRunner().invoke(cli, ["usage", command, "-e", "alone", form, *store])
+            assert "nothing counts it" in answer.stderr
+            assert "nothing counts it" not in answer.stdout
     assert Aggregator(table, tmp_path, "--once").wait() == 0
     answer = CliRunner().invoke(cli, ["usage", "list", "-e", "alone", *store])
     assert RESOURCE in answer.output
     answer = CliRunner().invoke(cli, ["usage", "list", "-e", "hot", *store])
     assert answer.output == "No usage found\n"
+    answer = CliRunner().invoke(cli, ["usage", "list", "-e", "hot", "--json", *store])
+    assert (answer.stdout, answer.stderr) == ("[]\n", "")
 
 
 def switch_stream(table: OwnTable, on: bool) -> None:

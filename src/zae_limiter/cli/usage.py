@@ -80,7 +80,7 @@ def _page(
             print_line("There is more: narrow it by --start and --end, or raise --limit")
 
     rows = [row for snapshot in found for row in _rows(snapshot)]
-    return Printed([asdict(each) for each in found], _SNAPSHOT_COLUMNS, rows, text)
+    return Printed(repository, [asdict(each) for each in found], _SNAPSHOT_COLUMNS, rows, text)
 
 
 def _rows(snapshot: UsageSnapshot) -> list[tuple[object, ...]]:
@@ -115,7 +115,7 @@ def _sums(repository: SyncRepository, filters: dict[str, Any]) -> Printed:
 
     rows = [(name, total, found.average[name]) for name, total in sorted(found.total.items())]
     told = {"window_type": window_type, **asdict(found)}
-    return Printed(told, ("limit", "total", "average"), rows, text)
+    return Printed(repository, told, ("limit", "total", "average"), rows, text)
 
 
 def _summary(repository: SyncRepository, filters: dict[str, Any]) -> tuple[str, UsageSummary]:
@@ -193,4 +193,4 @@ def _series(
             click.echo(format_usage_snapshots(found, UsageFormatter.PLOT, width=width))
 
     columns = ("window_type", "limit", "window_start", "amount")
-    return Printed(points, columns, [tuple(point.values()) for point in points], text)
+    return Printed(repository, points, columns, [tuple(point.values()) for point in points], text)

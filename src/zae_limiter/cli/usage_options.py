@@ -86,21 +86,27 @@ def _added(command: Callable[..., Any], *options: Callable[..., Any]) -> Callabl
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """A printed result is what each form of output shows of it. CSV begins with its columns."""
+    """A printed result is what each form of output shows of usage in a repository. CSV begins with
+    its columns."""
 
+    repository: SyncRepository
     json: Any
     columns: Sequence[str]
     rows: Sequence[Sequence[object]]
     text: Callable[[], None]
 
     def print(self, form: OutputForm) -> None:
-        """Print the result in one form."""
+        """Print the result in one form. A program that finds nothing is told on standard error if
+        nothing counts usage."""
+        if form == "text":
+            self.text()
+            return
         if form == "json":
             print_json(self.json)
-        elif form == "csv":
-            click.echo(_csv_text([self.columns, *self.rows]), nl=False)
         else:
-            self.text()
+            click.echo(_csv_text([self.columns, *self.rows]), nl=False)
+        if not self.rows and not _is_counted(self.repository):
+            click.echo(_NOTHING_COUNTED, err=True)
 
 
 def _csv_text(rows: Iterable[Sequence[object]]) -> str:
@@ -120,12 +126,16 @@ def bars() -> str:
 
 def absence(repository: SyncRepository) -> str:
     """Return the message that no usage was found, and why if nothing has ever counted it."""
+    return _NOTHING_FOUND if _is_counted(repository) else _NOTHING_COUNTED
+
+
+def _is_counted(repository: SyncRepository) -> bool:
+    """Whether anything counts usage, as far as this role may know."""
     store = repository.scope.store
     if not isinstance(store, StreamedStore):
-        return _NOTHING_FOUND
+        return True
     try:
-        has_reader = run(store.has_reader())
+        return run(store.has_reader())
     except StorageUnavailable:
         # A role that may read usage need not be allowed to read the table's own records.
-        return _NOTHING_FOUND
-    return _NOTHING_FOUND if has_reader else _NOTHING_COUNTED
+        return True

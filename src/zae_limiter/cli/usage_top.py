@@ -98,7 +98,7 @@ def _top(
 
     shown = [(each.entity_id, each.limit, each.total, each.share_pct) for each in totals]
     columns = ("entity_id", "limit", "total", "share_pct")
-    return Printed([asdict(each) for each in totals], columns, shown, text)
+    return Printed(repository, [asdict(each) for each in totals], columns, shown, text)
 
 
 def _read(repository: SyncRepository, filters: dict[str, Any]) -> tuple[list[UsageSnapshot], bool]:
