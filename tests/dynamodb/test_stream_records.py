@@ -131,6 +131,8 @@ FOREIGN = [
     keyed("ns-1/ENTITY#key", "#USAGE#gpt-4#2024-05"),
     keyed("ns-1/ENTITY#key", "#BUCKET#gpt-4"),
     keyed("ns-1/BUCKET#key#gpt-4#0", "#OP#1"),
+    keyed("ns-1/RECEIPT#7", "KEY#order-1"),
+    keyed("ns-1/RECEIPT#7", "LEASE#01HF"),
     keyed("no namespace", "#STATE"),
     {**audit_record(None), "eventName": "MODIFY"},
 ]
