@@ -79,7 +79,7 @@ docs: $(READY) site ## Run every example in README.md and docs/, and build the s
 	$(BIN)/pytest -q tests/docs
 
 site: $(SITE)/.ready ## Build the documentation's site into .cache/site; links and anchors are checked
-	PYTHONPATH=. NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --strict --quiet
+	PYTHONPATH=. NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --strict
 
 reference: $(READY) ## Write the generated pages: reference, command line, records, policies on AWS
 	$(BIN)/python -m tests.docs.api_reference

@@ -6,6 +6,7 @@ index, and the script that draws diagrams is served by the site itself.
 
 from __future__ import annotations
 
+import posixpath
 import re
 from pathlib import Path
 from typing import Any
@@ -62,15 +63,18 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
 def _on_the_site(name: str) -> str:
     """Return a page of the repository with its links as they are on the site."""
     text = (ROOT / name).read_text(encoding="utf-8")
-    return _LINK.sub(lambda match: match[1] + _place(match[2], Path(name).parent), text)
+    return _LINK.sub(lambda match: match[1] + _place(match[2], name), text)
 
 
-def _place(target: str, folder: Path) -> str:
-    if folder.parts[:1] == ("examples",) and not target.endswith("/"):
-        return f"#{target.replace('.', '')}"
+def _place(target: str, name: str) -> str:
+    """Return where a link of a page of the repository leads on the site."""
+    path = posixpath.normpath(posixpath.join(posixpath.dirname(name), target))
     if target.endswith("/"):
-        target = f"{target}README.md"
-    return PAGES.get(target, target.removeprefix("docs/").replace("adr/README.md", "adr/index.md"))
+        path += "/README.md"
+    if path.startswith("examples/") and path not in PAGES:
+        return f"#{posixpath.basename(path).replace('.', '')}"
+    uri = PAGES.get(path, path.removeprefix("docs/").replace("adr/README.md", "adr/index.md"))
+    return posixpath.relpath(uri, posixpath.dirname(PAGES[name]) or ".")
 
 
 def _programs(folder: Path) -> str:
