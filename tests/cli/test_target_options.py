@@ -68,6 +68,12 @@ def test_a_url_and_the_place_of_a_stack_are_a_usage_error(
     assert message in result.stderr
 
 
+def test_a_bad_part_of_a_url_is_not_called_by_an_option_that_was_not_typed() -> None:
+    result = listing("--url", "dynamodb://us-east-1/x")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("Error: Invalid stack: must have 3 to 55 characters")
+
+
 def test_a_command_without_a_store_says_how_to_name_one() -> None:
     result = listing()
     assert result.exit_code == 2

@@ -64,6 +64,9 @@ _FAILURES: tuple[tuple[type[ZAELimiterError], type[click.ClickException]], ...] 
 )
 
 
+# Fields that have options, but may come from --url as well.
+_PARTS_OF_URL = ("url", "stack", "region", "endpoint_url")
+
 # The key of a context under which the command is that was called.
 _COMMAND = f"{__name__}.command"
 
@@ -149,7 +152,7 @@ def _as_typed(error: ValidationError, command: click.Command) -> str:
     the option sets."""
     prefix = f"Invalid {error.field}: "
     options = {p.name: p.opts[0] for p in command.params if isinstance(p, click.Option)}
-    option = options.get(error.field)
+    option = None if error.field in _PARTS_OF_URL else options.get(error.field)
     text = str(error)
     if option is None or not text.startswith(prefix):
         return text
