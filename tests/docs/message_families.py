@@ -28,8 +28,10 @@ _BUILDERS = {
     "_state_error",
     "_warn",
     "_write",
+    "log_failed_write",
+    "CompatibilityResult",
 }
-_LOGGING = {"logger.warning", "logger.error", "warnings.warn"}
+_SPOKEN = {"logger.warning", "logger.error", "warnings.warn", "super().__init__"}
 _SHORTEST_CHARS = 8
 
 
@@ -74,13 +76,14 @@ def _templates(tree: ast.Module) -> Iterator[tuple[int, str]]:
     texts = _assigned(tree)
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and _speaks(node.func):
-            for argument in node.args:
+            named = [each.value for each in node.keywords if each.arg == "message"]
+            for argument in (*node.args, *named):
                 yield from ((node.lineno, text) for text in _texts(argument, texts))
 
 
 def _speaks(called: ast.expr) -> bool:
     if isinstance(called, ast.Attribute):
-        return called.attr in speakers() or ast.unparse(called) in _LOGGING
+        return called.attr in speakers() or ast.unparse(called) in _SPOKEN
     return isinstance(called, ast.Name) and called.id in speakers() | _BUILDERS
 
 

@@ -40,6 +40,10 @@ def test_the_guide_explains_every_message() -> None:
         "was never ended: call commit() or release()",
         "it was deleted, or its store was; open the repository again",
         "There is no table",
+        "the oldest that the table lets in: upgrade the client",
+        "already exists",
+        "wants no calls for",
+        "Refund failed, the tokens stay charged",
     ],
 )
 def test_messages_are_found_wherever_they_are_made(message: str) -> None:
