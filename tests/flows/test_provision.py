@@ -207,6 +207,30 @@ async def test_a_manifest_whose_parents_cannot_be_changes_nothing(repository: Re
     assert await repository.get_system_defaults() == ([], None)
 
 
+async def test_an_apply_that_ends_after_any_step_is_completed_by_the_next(
+    repository: Repository,
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    async def apply_until(tenant: Repository, last: int) -> None:
+        def end(done: int, steps: int) -> None:
+            if done == last:
+                raise Killed
+
+        with pytest.raises(Killed):
+            await apply(tenant, TEXT, progress=end)
+
+    for last in range(1, 7):
+        await repository.register_namespace(f"tenant-{last}")
+        tenant = await repository.namespace(f"tenant-{last}")
+        await apply_until(tenant, last)
+        assert await apply(tenant, TEXT) == AppliedCounts(created=6 - last)
+        for subject in ("$SYSTEM", "$RESOURCE:gpt-4", "acme"):
+            assert len(await tenant.get_audit_events(subject)) == 1
+        assert await apply(tenant, TEXT) == AppliedCounts()
+
+
 async def test_an_export_plans_to_no_changes(repository: Repository) -> None:
     await apply(repository, TEXT)
     await repository.set_limits("by-hand", [RPM], "a/b:c", inherit=True)

@@ -238,10 +238,11 @@ def _print_deployed(result: dict[str, Any], place: StackPlace, as_json: bool) ->
         print_json_line({"result": result})
         return
     click.echo(f"Stack '{place.name}': {result['status']}")
-    code = result.get("lambda")
-    if code is not None:
-        size = f"{code['size_bytes'] / 1024:.0f} KB, sha256 {code['code_sha256'][:12]}"
-        click.echo(f"Lambda code: {code['status']} ({size})")
+    for key, told in (("lambda", "Lambda code"), ("provisioner", "Code for declared limits")):
+        if key in result:
+            code = result[key]
+            size = f"{code['size_bytes'] / 1024:.0f} KB, sha256 {code['code_sha256'][:12]}"
+            click.echo(f"{told}: {code['status']} ({size})")
         if not code["esm_ready"]:
             click.echo("The stream is not delivered to the Lambda yet; AWS is still at it.")
     _print_archive(result)
