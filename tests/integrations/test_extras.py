@@ -13,6 +13,8 @@ FRAMEWORKS = {
     "openai": "openai",
     "anthropic": "anthropic",
     "litellm": "litellm",
+    "opentelemetry": "opentelemetry",
+    "prometheus": "prometheus_client",
 }
 
 

@@ -41,6 +41,7 @@ from zae_limiter.integrations.llm import (
     four_bytes_a_token,
 )
 from zae_limiter.integrations.llm.dialects import ChatDialect, MessagesDialect, ResponsesDialect
+from zae_limiter.integrations.llm.meter import CallMeter
 from zae_limiter.integrations.openai import limit_openai
 
 USED = (1, INPUT_TOKENS + OUTPUT_TOKENS)
@@ -355,6 +356,13 @@ def test_an_estimate_is_the_prompt_and_the_longest_answer(
     arguments: dict[str, Any], expected: tuple[int, int]
 ) -> None:
     assert LlmTerms().estimate(arguments) == TokenUsage(*expected)
+
+
+def test_a_usage_without_a_prompt_is_charged_the_prompt_as_estimated() -> None:
+    asked = {"model": "gpt-4", "messages": [{"content": "12345678"}], "max_tokens": 5}
+    meter = CallMeter(LlmTerms(), ProviderPace(), ChatDialect(), asked)
+    meter.hear_answer({"usage": {"prompt_tokens": 0, "completion_tokens": 3}})
+    assert meter.amounts() == {"rpm": 1, "tpm": 2 + 3}
 
 
 @pytest.mark.parametrize("dialect", [ChatDialect(), ResponsesDialect()])

@@ -114,11 +114,13 @@ class CallMeter:
             self._texts.append(heard.text)
         if heard.usage is None:
             return
-        before = self._reported
-        # The last event of a stream may leave out what the first one told of the prompt.
-        if before is not None and not heard.usage.input_tokens:
-            heard = heard._replace(usage=before._replace(output_tokens=heard.usage.output_tokens))
-        self._reported, self._is_final = heard.usage, heard.is_final
+        usage = heard.usage
+        if not usage.input_tokens:
+            # The last event of a stream may leave out what the first one told of the prompt, and
+            # some servers never tell it: no prompt is free.
+            known = self._reported or self.estimated
+            usage = known._replace(output_tokens=usage.output_tokens)
+        self._reported, self._is_final = usage, heard.is_final
 
 
 async def settle_call(lease: Lease, amounts: dict[str, int]) -> None:
