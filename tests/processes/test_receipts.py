@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from tests.support.drivers import SHARED, StoreKind
+from tests.support.programs import output_of
 from tests.support.receipt_worker import AMOUNT, ENTITY, RESOURCE
 from tests.support.servers.chaos import ChaosProxy, DropAnswer, Pass, Reset, seeded
 from tests.support.servers.tables import OwnTable
-from zae_limiter import Limit, SyncRateLimiter, SyncRepository
+from zae_limiter import Limit, SyncLease, SyncRateLimiter, SyncRepository
 from zae_limiter.backends.dynamodb.url import dynamodb_url
 
 pytestmark = pytest.mark.slow
@@ -177,6 +178,36 @@ def test_processes_that_are_killed_while_they_end_tokens_give_nothing_back_twice
     for level in (ENTITY, "org"):
         # A kill between two corrections leaves the charge as it was at one level only.
         assert committed <= used_by(limiter, level) <= committed + AMOUNT * in_doubt
+
+
+WRONG_CLOCK = """
+import logging, sys, time
+logging.disable()
+url, before_s, after_s = sys.argv[1], float(sys.argv[2]), float(sys.argv[3])
+right, right_ns, ahead_s = time.time, time.time_ns, before_s
+time.time = lambda: right() + ahead_s
+time.time_ns = lambda: right_ns() + int(ahead_s * 1e9)
+from zae_limiter import SyncRateLimiter, SyncRepository
+with SyncRepository.open(url=url) as repository:
+    limiter = SyncRateLimiter(repository)
+    for ahead_s in (before_s, after_s, after_s):
+        lease = limiter.reserve("key-1", "gpt-4", {"rpm": 3}, idempotency_key="k")
+        assert lease.is_repeat
+        lease.commit()
+    print(limiter.reserve("key-1", "gpt-4", {"rpm": 3}, lease_ttl=600).token())
+"""
+
+
+@pytest.mark.parametrize("url", ["dynamodb"], indirect=True)
+@pytest.mark.parametrize("step_s", [31_622_400, -31_622_400])
+@pytest.mark.parametrize("starts_wrong", [True, False], ids=["from the start", "while it runs"])
+def test_a_process_with_a_wrong_clock_charges_no_key_twice_and_its_token_is_good(
+    url: str, limiter: SyncRateLimiter, step_s: int, starts_wrong: bool
+) -> None:
+    limiter.reserve(ENTITY, RESOURCE, {"rpm": AMOUNT}, idempotency_key="k").commit()
+    told = output_of(WRONG_CLOCK, url, str(step_s if starts_wrong else 0), str(step_s))
+    SyncLease.from_token(limiter, told.strip()).release()
+    assert used(limiter) == AMOUNT
 
 
 def test_processes_behind_a_bad_line_charge_each_key_once(table: OwnTable, tmp_path: Path) -> None:

@@ -12,7 +12,15 @@ from ..core.planner import Intent
 from ..core.receipts import Receipt, ReceiptEntry, ReceiptKey, ReceiptState
 from .damage import check_stored_numbers
 
-_DAMAGE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, ValidationError)
+_DAMAGE = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    ValidationError,
+)
 
 
 def encode_receipt(receipt: Receipt) -> str:
