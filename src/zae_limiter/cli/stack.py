@@ -243,8 +243,8 @@ def _print_deployed(result: dict[str, Any], place: StackPlace, as_json: bool) ->
             code = result[key]
             size = f"{code['size_bytes'] / 1024:.0f} KB, sha256 {code['code_sha256'][:12]}"
             click.echo(f"{told}: {code['status']} ({size})")
-        if not code["esm_ready"]:
-            click.echo("The stream is not delivered to the Lambda yet; AWS is still at it.")
+    if not result.get("lambda", {}).get("esm_ready", True):
+        click.echo("The stream is not delivered to the Lambda yet; AWS is still at it.")
     _print_archive(result)
     if result["status"] == "started":
         click.echo(f"To finish: zae-limiter deploy {place.options}")
