@@ -24,6 +24,7 @@ from zae_limiter import (
 
 KEYS = 40
 CALLS = effort(250, 2000)
+RAID_CALLS = 250
 ATTACKER = """
 import sys, time
 from zae_limiter import RateLimitExceeded, SyncRateLimiter, SyncRepository
@@ -180,6 +181,6 @@ async def test_stale_images_of_a_key_never_make_its_sibling_be_refused(
     store_kind: StoreKind, place: Path | OwnTable
 ) -> None:
     url = place.url if isinstance(place, OwnTable) else f"sqlite:///{place / 'limits.db'}"
-    raid = Raid(url, CALLS)
+    raid = Raid(url, RAID_CALLS)
     await raid.run()
     assert raid.unexplained() == 0
