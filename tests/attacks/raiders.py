@@ -27,9 +27,14 @@ def _monthly(name: str, capacity: int) -> Limit:
     return Limit.custom(name, capacity=capacity, refill_amount=1, refill_period_seconds=_MONTH_S)
 
 
+def _open(url: str, cache_ttl: float = 1.0) -> SyncRepository:
+    """Open a store that may keep its clients waiting for long, because the machine is busy."""
+    return SyncRepository.open(url=url, refusal_cache_ttl=cache_ttl, total_timeout=120)
+
+
 def prepare(url: str) -> None:
     """An organisation with what a raid asks for, and an innocent key below it."""
-    with SyncRepository.open(url=url) as repository:
+    with _open(url) as repository:
         limiter = SyncRateLimiter(repository)
         repository.set_system_defaults([_monthly("x", 1), _monthly("t", 10**7)])
         repository.set_limits("org", [_monthly("t", PARENT)])
@@ -39,7 +44,7 @@ def prepare(url: str) -> None:
 
 def raid(url: str, name: str, amount: int, seconds: float) -> None:
     """Raid one key after the other."""
-    with SyncRepository.open(url=url) as own, SyncRepository.open(url=url) as others:
+    with _open(url) as own, _open(url) as others:
         raider, thief = SyncRateLimiter(own), SyncRateLimiter(others)
         ends_s, raids = time.monotonic() + seconds, 0
         while time.monotonic() < ends_s:
@@ -84,7 +89,7 @@ def raiders(url: str, count: int, amount: int) -> Iterator[None]:
 def refusals(url: str, entity_id: str, amount: int, calls: int, cache_ttl: float) -> int:
     """Ask for tokens that are there, and give them back, so many times. Returns the refusals."""
     ends_s, refused, number = time.monotonic() + LONGEST_S, 0, 0
-    with SyncRepository.open(url=url, refusal_cache_ttl=cache_ttl) as repository:
+    with _open(url, cache_ttl) as repository:
         limiter = SyncRateLimiter(repository)
         while number < calls and time.monotonic() < ends_s:
             number += 1
