@@ -235,7 +235,8 @@ class SyncRecords:
         start_time: datetime | str | None = None,
         end_time: datetime | str | None = None,
     ) -> UsageSummary:
-        """Add up usage snapshots."""
+        """Add up usage snapshots. Without `window_type`, use counts once for each type of window
+        that is kept."""
         return run(
             usage.get_usage_summary(
                 self.scope, usage.make_query(entity_id, resource, window_type, start_time, end_time)

@@ -182,6 +182,15 @@ def test_a_command_without_a_url_is_a_usage_error(zael: Zael) -> None:
     assert "ZAEL_URL" in message
 
 
+def test_a_file_in_no_directory_is_an_error_that_says_what_to_make(zael: Zael) -> None:
+    folder = zael.path.parent / "none"
+    message = zael.error("entity", "create", "key-1", "--url", f"sqlite:///{folder}/limits.db")
+    assert message.startswith(
+        f"Error: No limiter found at '{folder}/limits.db': there is no directory {folder}: make it"
+    )
+    assert not folder.exists()
+
+
 def test_a_file_that_is_no_store_is_refused_and_left_alone(zael: Zael) -> None:
     zael.path.write_text("notes")
     assert "is not a zae-limiter store" in zael.error("entity", "create", "key-1")

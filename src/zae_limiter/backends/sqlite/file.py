@@ -64,7 +64,8 @@ def connect(path: str, *, create: bool, deadline: float) -> sqlite3.Connection:
 def _is_new(path: str) -> bool:
     directory = os.path.dirname(path)
     if not os.path.isdir(directory):
-        raise InfrastructureNotFoundError(f"{path} (there is no directory {directory})")
+        advice = f"there is no directory {directory}: make it first"
+        raise InfrastructureNotFoundError(path, advice)
     found = _status(path)
     if found is None:
         return True
