@@ -87,6 +87,19 @@ async def test_a_waiter_is_not_refused_for_tokens_that_were_held_in_vain(
     assert pause.count == 1
 
 
+@pytest.mark.parametrize("entity_id", ["org", "key"])
+async def test_a_charge_with_a_receipt_is_not_refused_for_tokens_that_were_held_in_vain(
+    world: World, holder: Holder, pause: Pause, entity_id: str
+) -> None:
+    await holder.hold(10)
+    lease = await world.limiter().reserve(entity_id, "gpt-4", {"t": 1}, idempotency_key="k")
+    assert pause.count == 1
+    await holder.hold(9)
+    await lease.consume(t=2)
+    assert pause.count == 2
+    await lease.commit()
+
+
 async def test_tokens_of_a_charge_that_came_to_pass_are_not_waited_for(
     world: World, holder: Holder, pause: Pause
 ) -> None:

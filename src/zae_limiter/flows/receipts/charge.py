@@ -22,6 +22,7 @@ from ...core.writes import Absent, Granted
 from ..acquire.acquire import Charged
 from ..acquire.charge import Charge, Progress
 from ..acquire.failed_writes import log_failed_write
+from ..acquire.looks import Looks
 from ..acquire.refusals import AcquireRefused, foresee, keep
 from ..acquire.request import Request, plan_charges
 from ..acquire.send import step_back
@@ -45,12 +46,20 @@ async def charge_with_receipt(scope: Scope, request: Request, charges: Sequence[
     hopeless = foresee(scope, attempts.levels)
     if hopeless:
         raise AcquireRefused(hopeless)
-    corrections = scope.local.refusals.corrections
+    corrections, looks = scope.local.refusals.corrections, Looks(scope)
+    while True:
+        try:
+            return await _charge_or_take_back(scope, request, attempts)
+        except AcquireRefused as refused:
+            if not await looks.again(refused.short_items):
+                keep(scope, refused, corrections)
+                raise
+        attempts = _Attempts(scope, charges, afresh=True)
+
+
+async def _charge_or_take_back(scope: Scope, request: Request, attempts: _Attempts) -> Charged:
     try:
         return await _charge(scope, request, attempts)
-    except AcquireRefused as refused:
-        keep(scope, refused, corrections)
-        raise
     except Exception:
         raise
     except BaseException:
@@ -102,8 +111,19 @@ async def consume_held(scope: Scope, request: Request, held: HeldReceipt) -> Non
     """Charge more on a receipt, at every level, all or none. Raises `AcquireRefused`, or
     `LeaseExpiredError` where the lease has been ended elsewhere."""
     if held.is_moot:
-        return
-    attempts = _Attempts(scope, await plan_charges(scope, request, acquires=0))
+        return None
+    charges, looks = await plan_charges(scope, request, acquires=0), Looks(scope)
+    attempts = _Attempts(scope, charges)
+    while True:
+        try:
+            return await _consume(scope, held, attempts)
+        except AcquireRefused as refused:
+            if not await looks.again(refused.short_items):
+                raise
+        attempts = _Attempts(scope, charges, afresh=True)
+
+
+async def _consume(scope: Scope, held: HeldReceipt, attempts: _Attempts) -> None:
     for _ in range(_MAX_ATTEMPTS):
         require_held(held, scope.io.now_ms())
         answer = await attempts.charge(held.receipt, held.receipt)
@@ -112,19 +132,19 @@ async def consume_held(scope: Scope, request: Request, held: HeldReceipt) -> Non
             return
         if isinstance(answer, StaleReceipt):
             adopt_receipt(held, answer.receipt)
-    raise StorageUnavailable(f"{request.entity_id} is too contended")
+    raise StorageUnavailable(f"{held.receipt.entity_id} is too contended")
 
 
 class _Attempts:
     """The attempts to charge all levels together. `sent`: the swap that was sent last."""
 
-    def __init__(self, scope: Scope, charges: Sequence[Charge]) -> None:
+    def __init__(self, scope: Scope, charges: Sequence[Charge], *, afresh: bool = False) -> None:
         now_ms = scope.io.now_ms()
         self.levels = [Progress(charge, charge.home, now_ms) for charge in charges]
         self.sent: ReceiptSwap | None = None
         self._scope = scope
         self._lost = 0
-        self._afresh = False
+        self._afresh = afresh
 
     async def charge(self, seen: Receipt | None, base: Receipt) -> Receipt | StaleReceipt | None:
         """Charge all levels and keep `base` with these charges, if the stored receipt is as it was

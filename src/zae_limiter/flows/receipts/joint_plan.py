@@ -19,6 +19,7 @@ from ...core.writes import Absent, Refused
 from ..acquire.charge import Progress, current_items
 from ..acquire.item import is_damaged, refresh_limits, set_right
 from ..acquire.looks import Looks
+from ..acquire.marks import new_operation
 from ..acquire.one_transaction import plan_whole, tell_standing
 from ..acquire.refusals import AcquireRefused
 from ..acquire.send import Addressed
@@ -125,7 +126,7 @@ _Parts = Iterable[tuple[Entry, Addressed]]
 def _whole_part(scope: Scope, level: Progress, items: Items) -> _Parts | None:
     """Take all from the only item, or from a new bucket."""
     charge, home = level.charge, level.charge.home
-    level.operation = scope.io.operation_id()
+    level.operation = new_operation(scope, home)
     write = plan_whole(level, items.get(home))
     if isinstance(write, Short | Crowded):
         return None
@@ -147,6 +148,6 @@ def _split_parts(scope: Scope, level: Progress, items: Items) -> _Parts | None:
     planned: list[tuple[Entry, Addressed]] = []
     for address, part_milli in parts.items():
         entry = charge.entry(address, part_milli, 0 if planned else charge.intent.acquires)
-        write = plan_part(level, items[address], entry, scope.io.operation_id())
+        write = plan_part(level, items[address], entry, new_operation(scope, address))
         planned.append((entry, (address, write)))
     return planned or None
