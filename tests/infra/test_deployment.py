@@ -24,6 +24,7 @@ from click.testing import CliRunner
 
 from tests.dynamodb.test_stream import snapshots_of, totals, use
 from tests.support.aggregators import Aggregator, checkpoints, wait_until
+from tests.support.programs import hearing_interrupts
 from tests.support.servers.chaos import Act, ChaosProxy, Hold, Pass, Request
 from tests.support.servers.tables import table_client
 from tests.support.stacks import LocalAws
@@ -220,10 +221,14 @@ def test_ctrl_c_says_what_goes_on_and_deploying_again_goes_on_from_there(aws: Lo
     with ChaosProxy(aws.server.url) as proxy:
         proxy.use_for(choose)
         through = replace(aws, server=replace(aws.server, url=proxy.url))
-        command = [sys.executable, "-m", "zae_limiter.cli", "deploy", *through.place]
+        program = [*hearing_interrupts(), sys.executable, "-m", "zae_limiter.cli"]
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
         process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+            [*program, "deploy", *through.place],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
         )
         assert executed.wait(60)
         process.send_signal(signal.SIGINT)

@@ -15,8 +15,10 @@ INTERRUPTING = [
     "tests/bench/test_bench.py",
     "tests/bench/test_interrupts.py",
     "tests/cli/test_demo.py",
+    "tests/dynamodb/test_aggregate_command.py",
     "tests/flows/test_coalescing_processes.py",
     "tests/flows/test_refunds.py",
+    "tests/infra/test_deployment.py",
 ]
 
 
