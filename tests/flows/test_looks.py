@@ -155,12 +155,3 @@ async def test_parts_of_a_split_bucket_that_were_held_in_vain_are_waited_for(
     await split_shard(world.scope, home, found[home])
     await take(world.limiter(), "org", t=1)
     assert pause.count == 1
-
-
-async def test_a_charge_with_an_idempotency_key_waits_for_tokens_that_were_held_in_vain(
-    world: World, holder: Holder, pause: Pause
-) -> None:
-    await holder.hold(10)
-    async with world.limiter().acquire("org", "gpt-4", {"t": 1}, idempotency_key="order-1"):
-        pass
-    assert pause.count == 1

@@ -18,7 +18,6 @@ from ...core.validation import WCU
 from ...core.writes import Absent, Refused
 from ..acquire.charge import Progress, current_items
 from ..acquire.item import is_damaged, refresh_limits, set_right
-from ..acquire.looks import Looks
 from ..acquire.marks import new_operation
 from ..acquire.one_transaction import plan_whole, tell_standing
 from ..acquire.refusals import AcquireRefused
@@ -48,15 +47,11 @@ async def plan_joint(scope: Scope, levels: Sequence[Progress], *, afresh: bool) 
     """
     found = await _items(scope, levels, afresh)
     plan = await _plan_all(scope, levels, found)
-    looks = Looks(scope)
-    while plan is None:
-        if afresh:
-            refused = AcquireRefused(await tell_standing(scope, levels, found))
-            if not await looks.again(refused.short_items):
-                raise refused
-        afresh = True
-        found = await _items(scope, levels, afresh)
+    if plan is None and not afresh:
+        found = await _items(scope, levels, afresh=True)
         plan = await _plan_all(scope, levels, found)
+    if plan is None:
+        raise AcquireRefused(await tell_standing(scope, levels, found))
     if len(plan.writes) > _MAX_WRITES:
         reason = f"the charge takes from more than {_MAX_WRITES} bucket items"
         raise StorageUnavailable(reason, retryable=False)
