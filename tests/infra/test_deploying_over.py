@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from tests.support.servers.chaos import Act, ChaosProxy, Delay, Pass, Request
 from tests.support.stacks import LocalAws
 from zae_limiter import SyncRepository, ValidationError, __version__
+from zae_limiter.backends.store_url import USUAL_TOTAL_S
 from zae_limiter.infra.aws import Aws
 from zae_limiter.infra.options import StackOptions
 from zae_limiter.infra.stack_reading import Stack, describe_stack
@@ -184,4 +186,19 @@ def test_a_stack_that_cloudformation_cannot_change_says_what_to_do_first(
             message = aws.error(command, "--enable-alarms")
             assert state in message
             assert remedy.format(aws.stack) in message
+    aws.out("delete", "--yes")
+
+
+def test_a_deployment_outlasts_a_call_that_is_slower_than_clients_wait(aws: LocalAws) -> None:
+    delays = iter([Delay(1.2 * USUAL_TOTAL_S)])
+
+    def choose(request: Request) -> Act:
+        is_read = b"Action=" not in request.body and request.operation == "GetItem"
+        return next(delays, Pass()) if is_read else Pass()
+
+    with ChaosProxy(aws.server.url) as proxy:
+        proxy.use_for(choose)
+        through = replace(aws, server=replace(aws.server, url=proxy.url))
+        through.out("deploy", "--no-aggregator", "--no-alarms", "--no-iam")
+    assert next(delays, None) is None
     aws.out("delete", "--yes")

@@ -23,6 +23,8 @@ from .aws import Aws
 
 T = TypeVar("T")
 _NAMESPACE = "default"
+# As long as boto3 waits. A deployment takes minutes, and must not fail for one slow call.
+_PATIENCE_S = 60
 
 
 def set_up_table(
@@ -70,7 +72,8 @@ def with_store(aws: Aws, stack_name: str, use: Callable[[DynamoStore, Io], Await
 
     async def opened() -> T:
         io = BlockingIo()
-        url = parse_url(dynamodb_url(stack_name, aws.region, aws.endpoint_url))
+        place = parse_url(dynamodb_url(stack_name, aws.region, aws.endpoint_url))
+        url = place.with_timeouts(_PATIENCE_S, _PATIENCE_S, _PATIENCE_S)
         store = await url.open(io, OpenRequest(create=False))
         try:
             if not isinstance(store, DynamoStore):
