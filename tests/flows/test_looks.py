@@ -155,3 +155,15 @@ async def test_parts_of_a_split_bucket_that_were_held_in_vain_are_waited_for(
     await split_shard(world.scope, home, found[home])
     await take(world.limiter(), "org", t=1)
     assert pause.count == 1
+
+
+async def test_a_parent_that_is_charged_with_receipts_remembers_that_tokens_are_held(
+    world: World, holder: Holder, pause: Pause
+) -> None:
+    await holder.hold(10)
+    busy = limiter_on(world.stranger())
+    for _ in range(9):
+        lease = await busy.reserve("org", "gpt-4", {"t": 0}, lease_ttl=60)
+        await lease.commit()
+    await take(world.limiter(), "org", t=1)
+    assert pause.count == 1
