@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...core.bucket import Bucket, BucketAddress
-from ...core.marks import LONGEST_HELD_MS, held_at_ms, is_marked, mark_ancestor
+from ...core.marks import LONGEST_HELD_MS, held_at_ms, is_marked, mark_ancestor, may_mark_ancestor
 from ..scope import Scope
 
 
@@ -19,6 +19,8 @@ def new_operation(scope: Scope, address: BucketAddress) -> str:
 
 def held_for_ms(scope: Scope, item: Bucket) -> int | None:
     """Return how long ago an ancestor was charged that may be given it back; None if long ago."""
+    if not may_mark_ancestor(item.recent):
+        return None
     held_ms = held_at_ms(undecided(scope, item))
     if held_ms is None:
         return None
