@@ -20,10 +20,12 @@ ENTRY = ReceiptEntry(BucketAddress("n", "key", "api", 3), {"rpm": 1000}, 1, (INT
 RECEIPT = Receipt(
     KEY, "r1", "l1", "key", "api", {"rpm": 1000}, (ENTRY,), ("r1",), 60_000, 30_000, frozenset("l")
 )
+OWN = RECEIPT._replace(has_own_limits=True)
 
 
-def test_a_receipt_survives_being_written_as_text() -> None:
-    assert decode_receipt(KEY, "r1", encode_receipt(RECEIPT)) == RECEIPT
+@pytest.mark.parametrize("receipt", [RECEIPT, OWN])
+def test_a_receipt_survives_being_written_as_text(receipt: Receipt) -> None:
+    assert decode_receipt(KEY, "r1", encode_receipt(receipt)) == receipt
 
 
 @pytest.mark.parametrize(

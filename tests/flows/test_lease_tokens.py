@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from tests.support.drivers import World, limiter_on
+from tests.support.drivers import World, balance, limiter_on
 from tests.support.receipts import FULL, WANTED, from_token, prepare, used
 from zae_limiter import (
     Lease,
     LeaseExpiredError,
+    Limit,
     RateLimiter,
     RateLimitExceeded,
     Repository,
@@ -83,6 +84,20 @@ async def test_a_further_charge_in_one_process_is_ended_in_another(
     assert await used(world) == {"rpm": 2, "tpm": 810}
     await taken_up.release()
     assert await used(world) == FULL
+
+
+@pytest.mark.parametrize("stored", [None, 100], ids=["no limits stored", "lower limits stored"])
+async def test_a_further_charge_in_another_process_is_made_under_the_limits_of_the_first(
+    world: World, stored: int | None
+) -> None:
+    if stored is not None:
+        await world.repository.set_system_defaults([Limit.per_day("tpd", stored)])
+    limits = [Limit.per_day("tpd", 9000)]
+    lease = await world.limiter().reserve("own", "gpt-4", {"tpd": 500}, limits, lease_ttl=60)
+    taken_up = await from_token(elsewhere(world), lease.token())
+    await taken_up.consume(tpd=40)
+    await taken_up.commit()
+    assert await balance(world.repository, "own") == {"tpd": 8_460_000}
 
 
 @pytest.mark.parametrize("first", ["commit", "release"])

@@ -37,6 +37,7 @@ def encode_receipt(receipt: Receipt) -> str:
         "holders": sorted(receipt.holders),
         "state": receipt.state.value,
         "ender": receipt.ended_by,
+        "own": receipt.has_own_limits,
     }
     return json.dumps(content, separators=(",", ":"))
 
@@ -80,6 +81,7 @@ def _decode(key: ReceiptKey, revision: str, content: dict[str, Any]) -> Receipt:
         frozenset(map(_text, content["holders"])),
         ReceiptState(content["state"]),
         _text(content["ender"]),
+        bool(content["own"]),
     )
     if not receipt.entries and receipt.state is not ReceiptState.RETURNED:
         raise ValueError("nothing was charged")

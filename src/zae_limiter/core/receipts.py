@@ -107,6 +107,7 @@ class Receipt(NamedTuple):
     `revision` differs in every stored version, and `charges` are those that came with a charge.
     `expires_at_ms`: the key is remembered until then. `ends_by_ms`: the lease can be ended until
     then. `holders`: those who may end the lease. `ended_by`: the lease object that ended it.
+    `has_own_limits`: the first call brought limits of its own.
     """
 
     key: ReceiptKey
@@ -122,6 +123,7 @@ class Receipt(NamedTuple):
     holders: frozenset[str]
     state: ReceiptState = ReceiptState.OPEN
     ended_by: str = ""
+    has_own_limits: bool = False
 
     @property
     def drops_at_ms(self) -> int:
@@ -132,6 +134,12 @@ class Receipt(NamedTuple):
     def limits(self) -> LimitSet:
         """The limits under which the entity's own bucket was charged last."""
         return self.entries[0].intents[-1].limits
+
+    @property
+    def own_limits(self) -> LimitSet | None:
+        """The limits that the first call brought. Further charges are made under them, wherever
+        they are made: stored limits would take away what the bucket holds beyond them."""
+        return self.entries[0].intents[0].limits if self.has_own_limits else None
 
     def is_in_force(self, now_ms: int) -> bool:
         """Return whether the key has been charged for: a repeat is not charged again."""

@@ -111,7 +111,9 @@ async def resume_lease(
     receipt = await scope.in_time(scope.store.receipts.read(key))
     held = take_up(receipt, holder, scope.io.operation_id(), scope.io.now_ms())
     receipt = held.receipt
-    request = Request(receipt.entity_id, receipt.resource, receipt.wanted_milli, default=default)
+    request = Request(
+        receipt.entity_id, receipt.resource, receipt.wanted_milli, receipt.own_limits, default
+    )
     ledger = Ledger(ledger_entries(receipt))
     return LeaseRecord(scope, request, terms, ledger, receipt.limits, held)
 

@@ -104,6 +104,7 @@ def _new_receipt(scope: Scope, request: Request) -> Receipt:
         now_ms + terms.expires_after_ms,
         now_ms + terms.ends_after_ms,
         frozenset({lease_id}),
+        has_own_limits=request.override is not None,
     )
 
 
