@@ -11,10 +11,11 @@ from tests.support.servers.chaos import INTERNAL_ERROR, Act, Answer, ChaosProxy,
 from zae_limiter.backends.dynamodb.expressions import IS_NEW, PK, Field, Term
 from zae_limiter.backends.dynamodb.schema import key
 from zae_limiter.backends.dynamodb.store import DynamoStore
-from zae_limiter.backends.dynamodb.table import Table
+from zae_limiter.backends.dynamodb.table import Table, repeat
 from zae_limiter.backends.dynamodb.wire.errors import ConditionFailed, TransactionCanceled
 from zae_limiter.backends.dynamodb.wire.values import Item, to_item
 from zae_limiter.core.exceptions import StorageUnavailable
+from zae_limiter.ports.repository_protocol import StoreClosed
 
 
 def item(number: int, **values: object) -> Item:
@@ -123,6 +124,19 @@ def test_a_write_without_answer_is_left_to_its_caller(
         patient.run(shaky.table.update(key("p", "a"), counting()))
     assert raised.value.ambiguous
     assert len(proxy.requests) - before == 1
+
+
+def test_a_call_without_answer_stays_in_doubt_when_the_store_is_closed_meanwhile(
+    driver: Runner,
+) -> None:
+    failures = iter([StorageUnavailable("no answer", ambiguous=True), StoreClosed("closed")])
+
+    async def fail() -> None:
+        raise next(failures)
+
+    with pytest.raises(StorageUnavailable, match="no answer") as raised:
+        driver.run(repeat(driver.io, fail))
+    assert raised.value.ambiguous
 
 
 def test_all_actions_of_a_transaction_or_none(store: DynamoStore, driver: Runner) -> None:

@@ -18,6 +18,9 @@ from zae_limiter import (
     ValidationError,
     ZAELimiterError,
 )
+from zae_limiter.core.bucket import BucketAddress
+from zae_limiter.core.exceptions import StorageUnavailable
+from zae_limiter.core.writes import Outcome, Write
 
 RPM = [Limit.per_minute("rpm", 3)]
 
@@ -74,6 +77,42 @@ async def test_a_closed_limiter_refuses_every_call_on_every_store(limiter: RateL
     with pytest.raises(RuntimeError, match="has been closed"):
         await limiter.set_system_defaults(RPM)
     assert not await limiter.is_available()
+
+
+@pytest.mark.parametrize("parent", [None, "org"])
+async def test_an_acquire_on_a_closed_limiter_logs_no_charge_of_unknown_outcome(
+    limiter: RateLimiter, parent: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    await limiter.set_system_defaults(RPM)
+    await limiter.create_entity("key-1", parent_id=parent, cascade=parent is not None)
+    async with limiter.acquire("key-1", "gpt-4", {"rpm": 1}):
+        pass
+    await limiter.close()
+    for amount in (1, 2):
+        with pytest.raises(RuntimeError, match="has been closed"):
+            async with limiter.acquire("key-1", "gpt-4", {"rpm": amount}):
+                pass
+    assert [record.getMessage() for record in caplog.records] == []
+
+
+def test_a_charge_whose_answer_is_lost_is_logged_if_the_limiter_is_closed_meanwhile(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limiter = SyncRateLimiter(repository=SyncRepository.open(url="memory://"))
+    limiter.set_system_defaults(RPM)
+    buckets = limiter.scope.store.buckets
+    deliver = buckets.write
+
+    async def lose(address: BucketAddress, write: Write) -> Outcome:
+        await deliver(address, write)
+        limiter.close()
+        raise StorageUnavailable("no answer", ambiguous=True)
+
+    monkeypatch.setattr(buckets, "write", lose)
+    with pytest.raises(RateLimiterUnavailable), limiter.acquire("key-1", "gpt-4", {"rpm": 2}):
+        pass
+    (logged,) = caplog.messages
+    assert logged.startswith("Charge of unknown outcome, the tokens may stay charged: +2 rpm")
 
 
 def test_a_store_that_nobody_has_named_is_asked_for(

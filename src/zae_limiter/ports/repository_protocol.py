@@ -34,6 +34,13 @@ from ..core.windows import WindowType
 from ..core.writes import Outcome, Write
 
 
+class StoreClosed(RuntimeError):
+    """A store has been closed and refuses a call, which had no effect and never will have."""
+
+    ambiguous = False
+    retryable = False
+
+
 class Buckets(Protocol):
     """The role of bucket items. The consumption of each write is counted as usage in the same
     transaction, or by the reader of the store's stream of changes."""
@@ -373,7 +380,8 @@ class RepositoryProtocol(Protocol):
         """Reach the store, or raise."""
 
     async def close(self) -> None:
-        """Close the store. Closing twice does nothing."""
+        """Close the store. Closing twice does nothing. Calls that are made later raise
+        `StoreClosed`."""
 
 
 @runtime_checkable

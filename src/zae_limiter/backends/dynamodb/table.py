@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from ...core.exceptions import StorageUnavailable
 from ...ports.io import Io
+from ...ports.repository_protocol import StoreClosed
 from .expressions import Term, request_fields
 from .wire.client import DynamoClient
 from .wire.retry import Backoff, delays
@@ -34,10 +35,15 @@ async def repeat(io: Io, call: Callable[[], Awaitable[T]]) -> T:
     """Make a call that does no harm when it is carried out twice, again if its answer is lost."""
     waits_s = delays(_RESENDING, io.entropy)
     deadline_ms = io.now_ms() + 1000 * _RESENDING.deadline_s
+    lost: StorageUnavailable | None = None
     while True:
         try:
             return await call()
+        except StoreClosed as closed:
+            # The call that was sent before the store was closed may still be carried out.
+            raise lost or closed from None
         except StorageUnavailable as error:
+            lost = error
             wait_s = next(waits_s, None)
             is_late = io.now_ms() >= deadline_ms or (wait_s or 0) >= io.left_s()
             if not error.ambiguous or wait_s is None or is_late:

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 from ...core.apply import apply
 from ...core.models import BackendCapabilities
 from ...local.fork_safety import free_in_child
+from ...ports.repository_protocol import StoreClosed
 from ..locked_buckets import Apply
 from .audit import MemoryAudit
 from .buckets import MemoryBuckets
@@ -29,7 +30,7 @@ class _Closed(AbstractContextManager[object]):
     """The lock of a store that has been closed: nobody gets it."""
 
     def __enter__(self) -> object:
-        raise RuntimeError("the store memory:// has been closed")
+        raise StoreClosed("the store memory:// has been closed")
 
     def __exit__(self, *error: object) -> None:
         """Do nothing: it has never been entered."""

@@ -21,6 +21,7 @@ from ...local.breaker import FAIR_S, PROBE_S, Breaker, Turn
 from ...local.call_times import CallTimes
 from ...local.deadline import left_s
 from ...ports.io import Io
+from ...ports.repository_protocol import StoreClosed
 from .errors import busy_error, is_busy, translate
 from .file import connect, identity
 from .waiting import patiently
@@ -193,7 +194,7 @@ class Connection:
         process sees.
         """
         if self._closed:
-            raise RuntimeError(f"the store {self._path} has been closed")
+            raise StoreClosed(f"the store {self._path} has been closed")
         if session.db is not None and session.file == identity(self._path):
             return session.db
         session.disconnect()

@@ -17,6 +17,7 @@ from ...core.marks import mark_ancestor, mark_leaf
 from ...core.models import LimitStatus
 from ...core.planner import Intent
 from ...core.validation import WCU
+from ...ports.repository_protocol import StoreClosed
 from ..config.resolution import Resolution
 from ..scope import Scope
 from .failed_writes import log_failed_write
@@ -105,7 +106,7 @@ class Progress:
         scope.local.tentative.put(operation, charges)
         return operation
 
-    def give_up(self, error: StorageUnavailable) -> None:
+    def give_up(self, error: StorageUnavailable | StoreClosed) -> None:
         """Drop the charges whose write failed. `send` has found out what could be, unless the
         store said that trying again is useless. A charge that is still in doubt then counts as
         charged, which is logged."""

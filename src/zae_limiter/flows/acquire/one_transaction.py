@@ -14,6 +14,7 @@ from ...core.exceptions import StorageUnavailable
 from ...core.ledger import Entry
 from ...core.planner import Crowded, Short, plan, plan_create
 from ...core.writes import Granted, Outcome, Refused, Write
+from ...ports.repository_protocol import StoreClosed
 from ..scope import Scope
 from .charge import Progress, Shortage, Taken, current_items, paying_if_spare, shortage
 from .item import refresh_limits, restamp, set_right
@@ -106,7 +107,7 @@ async def _send(scope: Scope, levels: Sequence[Progress], writes: Sequence[Write
         level.sent = ((write.operation, entry),)
     try:
         outcomes: list[Outcome] = await send_all(scope, addressed)
-    except StorageUnavailable as error:
+    except (StorageUnavailable, StoreClosed) as error:
         for level in levels:
             level.give_up(error)
         if error.ambiguous or not error.retryable:

@@ -11,6 +11,7 @@ from ...core.exceptions import StorageUnavailable
 from ...core.idempotency import Landing, landing, past_fence
 from ...core.ledger import Entry
 from ...core.writes import UNSEEN, Adjust, Create, Granted, Outcome, Refused, Write
+from ...ports.repository_protocol import StoreClosed
 from ..scope import Scope
 from .charge import Progress
 from .failed_writes import log_failed_write
@@ -32,7 +33,7 @@ async def send_charge(scope: Scope, progress: Progress, entry: Entry, write: Wri
     progress.sent = ((write.operation, entry),)
     try:
         outcome = await send(scope, entry.address, write)
-    except StorageUnavailable as error:
+    except (StorageUnavailable, StoreClosed) as error:
         progress.give_up(error)
         raise
     if isinstance(outcome, Granted):
@@ -153,7 +154,7 @@ async def _landed(
     that keeps all writes of a transaction from landing later."""
     try:
         found = await ask_store(scope, lambda: _look_up(scope, writes, known), is_owed)
-    except StorageUnavailable:
+    except (StorageUnavailable, StoreClosed):
         raise error from None
     match _proof(writes, found, known):
         case Landing.LANDED:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from ...core.exceptions import StorageUnavailable
 from ...core.receipts import Receipt, ReceiptSwap, StaleReceipt, fencing
 from ...core.writes import UNSEEN, Granted, Outcome
+from ...ports.repository_protocol import StoreClosed
 from ..acquire.send import Addressed, ask_store, unfenced
 from ..scope import Scope
 
@@ -56,7 +57,7 @@ async def whether_landed(
             fence = fencing(stored, swap.after, scope.io.operation_id())
             if not isinstance(await receipts.swap(ReceiptSwap(stored, fence)), StaleReceipt):
                 return StaleReceipt(fence)
-        except StorageUnavailable as failure:
+        except (StorageUnavailable, StoreClosed) as failure:
             if not failure.ambiguous:
                 raise error from failure
     raise error

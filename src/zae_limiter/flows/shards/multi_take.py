@@ -20,6 +20,7 @@ from ...core.marks import mark_ancestor
 from ...core.planner import plan
 from ...core.validation import WCU
 from ...core.writes import Fill, Granted, Outcome, Refill, Refused, Take
+from ...ports.repository_protocol import StoreClosed
 from ..acquire.charge import Progress, Shortage, Taken, paying_if_spare, shortage
 from ..acquire.send import Addressed, send_all, send_charge, step_back
 from ..acquire.settle import refund
@@ -102,7 +103,7 @@ async def _send_parts(
     progress.sent = sent
     try:
         outcomes = await send_all(scope, writes)
-    except StorageUnavailable as error:
+    except (StorageUnavailable, StoreClosed) as error:
         progress.give_up(error)
         if error.ambiguous or not error.retryable:
             raise

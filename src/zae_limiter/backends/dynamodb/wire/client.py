@@ -10,6 +10,7 @@ from ....core.exceptions import StorageUnavailable
 from ....local.breaker import FAIR_S, PROBE_S, Breaker, Turn
 from ....local.deadline import current_deadline, left_s
 from ....ports.io import Io
+from ....ports.repository_protocol import StoreClosed
 from ...store_url import USUAL_TOTAL_S
 from .errors import (
     Busy,
@@ -115,7 +116,7 @@ class DynamoClient:
         self, operation: str, parameters: Mapping[str, Any], *, is_first: bool
     ) -> dict[str, Any]:
         if self._is_closed:
-            raise RuntimeError("the store has been closed")
+            raise StoreClosed("the store has been closed")
         if left_s() <= 0:
             raise hopeless_now(f"{operation}: the call has no time left")
         if self.breaker.is_open:
