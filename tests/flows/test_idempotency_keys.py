@@ -15,6 +15,7 @@ from zae_limiter import (
     Limit,
     RateLimiter,
     RateLimitExceeded,
+    Repository,
     ValidationError,
 )
 from zae_limiter.core.receipts import receipt_terms
@@ -244,6 +245,30 @@ async def test_a_repeat_does_not_wait_for_tokens(world: World, limiter: RateLimi
     assert not late.is_repeat
     await late.commit()
     assert world.clock.now_ms() - before > 1000
+
+
+@pytest.mark.parametrize("entity_id", ["org", "key-1"], ids=["one level", "two levels"])
+async def test_callers_that_wait_with_one_key_are_all_served_when_one_of_them_is(
+    entity_id: str,
+) -> None:
+    async with await Repository.open(url="memory://") as repository, asyncio.timeout(60):
+        await repository.set_system_defaults([Limit.per_day("rpm", 1)])
+        await repository.create_entity("org")
+        await repository.create_entity("key-1", parent_id="org", cascade=True)
+        limiter = RateLimiter(repository)
+        taken = await limiter.reserve(entity_id, "gpt-4", {"rpm": 1})
+
+        async def wait() -> bool:
+            lease = await limiter.reserve(
+                entity_id, "gpt-4", {"rpm": 1}, timeout=9 * DAY_S, idempotency_key="k"
+            )
+            await lease.commit()
+            return lease.is_repeat
+
+        waiting = [asyncio.ensure_future(wait()) for _ in range(4)]
+        await asyncio.sleep(0.05)
+        await taken.release()
+        assert sorted(await asyncio.gather(*waiting)) == [False, True, True, True]
 
 
 async def test_a_key_with_limits_of_its_own_is_charged_under_them(world: World) -> None:

@@ -79,8 +79,7 @@ async def _charge_once(scope: Scope, request: Request, terms: LeaseTerms) -> Cha
     try:
         if terms.timeout is None:
             return await scope.io.within(_charge_kept(scope, request), patience_s)
-        repeat = await scope.io.within(find_repeat(scope, request), patience_s)
-        return repeat or await charge_in_time(scope, request, terms.timeout)
+        return await charge_in_time(scope, request, terms.timeout)
     except (AcquireRefused, RateLimitExceeded):
         # Had another process charged the same key meanwhile, that would be why it is short.
         repeat = await scope.io.within(find_repeat(scope, request), patience_s)

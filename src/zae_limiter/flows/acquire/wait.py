@@ -11,6 +11,7 @@ from ...core.judge import NEVER, judge_shards, statuses
 from ...core.rate_limit_exceeded import RateLimitExceeded
 from ..coalesce.batch import read_items
 from ..receipts.charge import charge_with_receipt
+from ..receipts.repeat import find_repeat
 from ..scope import Scope
 from .acquire import Charged, charge_levels
 from .charge import Charge, current_items
@@ -63,7 +64,10 @@ async def charge_in_time(scope: Scope, request: Request, timeout_s: float) -> Ch
     busy = scope.local.wait_queues.busy(charge.home for charge in planned)
     notifications = scope.local.wait_queues.notifications
     outcome: Charged | _Blocked
-    outcome = _Blocked(busy, 0, notifications) if busy else await waiter.ask(_attempt(waiter))
+    if busy:
+        outcome = await waiter.ask(_unless_repeat(waiter, _Blocked(busy, 0, notifications)))
+    else:
+        outcome = await waiter.ask(_attempt(waiter))
     waited = isinstance(outcome, _Blocked)
     while isinstance(outcome, _Blocked):
         outcome = await _queue(waiter, outcome)
@@ -82,8 +86,14 @@ async def _attempt(waiter: _Waiter) -> Charged | _Blocked:
     except AcquireRefused as refusal:
         if refusal.worst.wait_ms > waiter.left_ms():
             raise refusal.to_error() from None
-        address = refusal.worst.progress.charge.home
-        return _Blocked(address, refusal.worst.wait_ms, notifications)
+        blocked = _Blocked(refusal.worst.progress.charge.home, refusal.worst.wait_ms, notifications)
+    return await _unless_repeat(waiter, blocked)
+
+
+async def _unless_repeat(waiter: _Waiter, blocked: _Blocked) -> Charged | _Blocked:
+    """Find out before each wait whether another caller has charged the key of the request
+    meanwhile: there would be nothing to wait for."""
+    return await find_repeat(waiter.scope, waiter.request) or blocked
 
 
 async def _queue(waiter: _Waiter, blocked: _Blocked) -> Charged | _Blocked:
@@ -156,7 +166,8 @@ async def _serve(waiter: _Waiter, place: Place, wait_ms: float) -> Charged | _Bl
 
 
 async def _look_and_attempt(waiter: _Waiter) -> Charged | _Blocked:
-    return await _look(waiter) or await _attempt(waiter)
+    blocked = await _look(waiter)
+    return await (_attempt(waiter) if blocked is None else _unless_repeat(waiter, blocked))
 
 
 async def _look(waiter: _Waiter) -> _Blocked | None:
