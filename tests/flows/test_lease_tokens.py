@@ -6,6 +6,7 @@ import asyncio
 import gc
 import warnings
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -84,6 +85,17 @@ async def test_a_further_charge_in_one_process_is_ended_in_another(
     assert await used(world) == {"rpm": 2, "tpm": 810}
     await taken_up.release()
     assert await used(world) == FULL
+
+
+async def test_many_further_charges_at_once_are_all_made(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/limits.db"
+    async with await Repository.open(url=url) as repository:
+        await repository.set_system_defaults([Limit.per_day("tpd", 1000)])
+        limiter = RateLimiter(repository)
+        lease = await limiter.reserve("key", "gpt-4", {"tpd": 1}, lease_ttl=600)
+        await asyncio.gather(*(lease.consume(tpd=1) for _ in range(80)))
+        assert lease.consumed == {"tpd": 81}
+        await lease.release()
 
 
 @pytest.mark.parametrize("stored", [None, 100], ids=["no limits stored", "lower limits stored"])

@@ -125,7 +125,7 @@ async def consume_held(scope: Scope, request: Request, held: HeldReceipt) -> Non
 
 
 async def _consume(scope: Scope, held: HeldReceipt, attempts: _Attempts) -> None:
-    for _ in range(_MAX_ATTEMPTS):
+    for lost in range(1, _MAX_ATTEMPTS):
         require_held(held, scope.io.now_ms())
         answer = await attempts.charge(held.receipt, held.receipt)
         if isinstance(answer, Receipt):
@@ -133,6 +133,7 @@ async def _consume(scope: Scope, held: HeldReceipt, attempts: _Attempts) -> None
             return
         if isinstance(answer, StaleReceipt):
             adopt_receipt(held, answer.receipt)
+            await step_back(scope, lost)
     raise StorageUnavailable(f"{held.receipt.entity_id} is too contended")
 
 
