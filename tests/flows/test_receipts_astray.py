@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from typing import Any
 
 import pytest
 
@@ -11,13 +12,18 @@ from tests.support.drivers import World, limiter_on
 from tests.support.receipts import FULL, WANTED, from_token, prepare, used
 from zae_limiter import (
     IdempotencyKeyError,
+    Lease,
     LeaseExpiredError,
+    Limit,
     NamespaceStateError,
     RateLimiter,
+    RateLimiterUnavailable,
+    Repository,
     StoredDataError,
     ValidationError,
 )
 from zae_limiter.backends.memory import MemoryStore
+from zae_limiter.core.exceptions import StorageUnavailable
 
 
 @pytest.fixture
@@ -111,3 +117,29 @@ async def test_receipts_in_memory_are_dropped_after_their_time(
         world.clock.advance(1)
     assert len(store.receipts._tables.receipts) < 1100
     assert (await used(world)) == FULL
+
+
+async def test_a_further_charge_whose_answer_is_lost_for_long_is_not_made_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with await Repository.open(url="memory://") as repository:
+        limiter, receipts = RateLimiter(repository), repository.scope.store.receipts
+        await repository.set_system_defaults([Limit.per_day("tpm", 1000)])
+        lease = await limiter.reserve("key", "gpt-4", {"tpm": 1}, lease_ttl=60)
+        other = await Lease.from_token(limiter, lease.token())
+        swap = receipts.swap
+
+        async def lose_answer(*asked: Any) -> Any:
+            monkeypatch.setattr(receipts, "swap", swap)
+            await swap(*asked)
+            for _ in range(9):
+                await other.consume(tpm=1)
+            raise StorageUnavailable("the answer was lost", ambiguous=True)
+
+        monkeypatch.setattr(receipts, "swap", lose_answer)
+        with pytest.raises(RateLimiterUnavailable):
+            await lease.consume(tpm=100)
+        assert lease.id == other.id
+        assert (await limiter.available("key", "gpt-4"))["tpm"] == 890
+        await lease.release()
+        assert (await limiter.available("key", "gpt-4"))["tpm"] == 1000

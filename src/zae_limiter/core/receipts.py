@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from .bucket import BucketAddress
 from .exceptions import ValidationError
+from .idempotency import Landing
 from .ledger import Entry, Ledger
 from .limit import LimitSet
 from .planner import Intent
@@ -31,7 +32,7 @@ _OUTLASTS_MS = 60_000
 # A record must not grow with every repeat. The last holder is shared by all that come later.
 _MAX_HOLDERS = 16
 _SHARED = "+"
-# A lost answer is asked after at once, before so many other charges have been added.
+# A lost answer is asked after soon. Where more charges than these were added since, it stays lost.
 _REMEMBERED_CHARGES = 8
 _DAY_MS = 86_400_000
 _MAX_TTL_S = 86_400 * 366
@@ -171,6 +172,21 @@ class ReceiptSwap(NamedTuple):
         """Return whether the stored receipt is another one than was seen."""
         seen = None if self.before is None else self.before.revision
         return seen != (None if stored is None else stored.revision)
+
+    def landing(self, stored: Receipt | None) -> Landing:
+        """Tell by the stored receipt whether this swap, which charges, has landed. A first charge
+        has where its lease is stored. Further charges are remembered for a while: the memory does
+        not tell once it holds nothing that was there before."""
+        before, after = self
+        if stored is None or stored.lease_id != after.lease_id or not stored.entries:
+            return Landing.LOST
+        is_first = before is None or before.lease_id != after.lease_id or not before.entries
+        if is_first or after.revision in stored.charges:
+            return Landing.LANDED
+        assert before is not None
+        is_forgotten = len(stored.charges) >= _REMEMBERED_CHARGES
+        is_forgotten = is_forgotten and set(stored.charges).isdisjoint(before.charges)
+        return Landing.UNKNOWN if is_forgotten else Landing.LOST
 
 
 @dataclass(frozen=True, slots=True)

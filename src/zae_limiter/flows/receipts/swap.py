@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...core.exceptions import StorageUnavailable
+from ...core.idempotency import Landing
 from ...core.receipts import Receipt, ReceiptSwap, StaleReceipt, fencing
 from ...core.writes import UNSEEN, Granted, Outcome
 from ...ports.repository_protocol import StoreClosed
@@ -50,8 +51,11 @@ async def whether_landed(
     for _ in range(_MAX_LOOKS):
         try:
             stored = await ask_store(scope, lambda: receipts.read(key), is_owed=False)
-            if stored is not None and swap.after.revision in stored.charges:
+            landing = swap.landing(stored)
+            if stored is not None and landing is Landing.LANDED:
                 return stored
+            if landing is Landing.UNKNOWN:
+                break
             if swap.is_stale(stored):
                 return StaleReceipt(stored)
             fence = fencing(stored, swap.after, scope.io.operation_id())
