@@ -36,6 +36,9 @@ CREATE TABLE IF NOT EXISTS usage (
 
 CREATE INDEX IF NOT EXISTS usage_by_resource ON usage (namespace_id, resource);
 
+-- The rest of the primary key follows, so that the rows of an hour are in the order of owners.
+CREATE INDEX IF NOT EXISTS usage_by_hour ON usage (namespace_id, hour_ms);
+
 -- A deleted record stays, saying nothing, to keep counting versions.
 CREATE TABLE IF NOT EXISTS configs (
     namespace_id   TEXT    NOT NULL,

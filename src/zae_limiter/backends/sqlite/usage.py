@@ -61,7 +61,7 @@ class SqliteUsage:
         self, namespace_id: str, query: UsageQuery, limit: int, cursor: str | None
     ) -> tuple[list[UsageSnapshot], str | None]:
         place = None if cursor is None else snapshot_place(cursor)
-        where, values = _where(namespace_id, query.entity_id, query.resource)
+        where, values = _where(namespace_id, query.entity_id, query.resource, after="")
 
         def page(db: sqlite3.Connection) -> tuple[list[UsageSnapshot], WindowKey | None]:
             if place is None:
@@ -96,9 +96,8 @@ def _decoded(
         owners[owner] = (min(first_ms, known[0]), max(end_ms, known[1]))
     hours = (
         hour
-        for (entity_id, resource), (first_ms, end_ms) in owners.items()
-        for hour in _hours(db, namespace_id, UsageQuery(entity_id, resource))
-        if first_ms <= hour.start_ms < end_ms
+        for owner, span_ms in owners.items()
+        for hour in _hours(db, namespace_id, UsageQuery(*owner), span_ms=span_ms)
     )
     found = {window_key_of(each): each for each in snapshots(hours, window)}
     yield from (found[key] for key in keys if key in found)
@@ -159,14 +158,19 @@ def _hours(
     query: UsageQuery,
     after: str | None = None,
     last: str | None = None,
+    span_ms: tuple[int, int] | None = None,
 ) -> Iterator[UsageHour]:
     """Yield hours, some of them in several parts: from the table and from each shard. A part that
-    cannot be read is left out. `after`, `last`: only of entities whose ids lie between these."""
+    cannot be read is left out. `after`, `last`: only of entities whose ids lie between these.
+    `span_ms`: only hours from the first of these times on, and before the second."""
     where, values = _where(namespace_id, query.entity_id, query.resource, after, last)
-    for statement, decode in ((_SELECT_FLUSHED, _flushed), (_SELECT_CURRENT, _current)):
-        yield from readable(
-            partial(decode, namespace_id), db.execute(f"{statement} WHERE {where}", values)
-        )
+    for select, column, decode in (
+        (_SELECT_FLUSHED, "hour_ms", _flushed),
+        (_SELECT_CURRENT, "usage_hour_ms", _current),
+    ):
+        within = "TRUE" if span_ms is None else f"{column} >= ? AND {column} < ?"
+        rows = db.execute(f"{select} WHERE {where} AND {within}", (*values, *(span_ms or ())))
+        yield from readable(partial(decode, namespace_id), rows)
 
 
 def _flushed(namespace_id: str, row: Row) -> UsageHour:
