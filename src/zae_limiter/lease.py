@@ -13,7 +13,7 @@ from .core.ledger import Entry
 from .core.models import LimitStatus
 from .flows.acquire import lease as flows
 from .flows.acquire import lease_record as told
-from .flows.acquire.lease_record import LeaseRecord, LeaseState, LeaseTerms
+from .flows.acquire.lease_record import LeaseRecord, LeaseTerms
 from .flows.acquire.listening import tell_listeners
 from .flows.acquire.request import Request
 from .flows.scope import Scope
@@ -32,7 +32,7 @@ class _LeaseBase:
         self._record = record
 
     def __del__(self) -> None:
-        if self.is_reserved and self._record.state is LeaseState.ACTIVE:
+        if self.is_reserved and self._record.is_endable:
             message = f"{self!r} was never ended: call commit() or release()"
             warnings.warn(message, ResourceWarning, stacklevel=2, source=self)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import warnings
 from typing import Any
 
 import pytest
@@ -245,6 +247,17 @@ async def test_a_repeat_does_not_wait_for_tokens(world: World, limiter: RateLimi
     assert not late.is_repeat
     await late.commit()
     assert world.clock.now_ms() - before > 1000
+
+
+async def test_a_repeat_that_has_nothing_to_end_warns_nobody(limiter: RateLimiter) -> None:
+    await run_job(limiter)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        lease = await limiter.reserve("key-1", "gpt-4", WANTED, idempotency_key="job-1")
+        assert lease.is_repeat
+        del lease
+        gc.collect()
+    assert not [each for each in caught if "was never ended" in str(each.message)]
 
 
 @pytest.mark.parametrize("entity_id", ["org", "key-1"], ids=["one level", "two levels"])

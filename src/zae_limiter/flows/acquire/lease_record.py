@@ -64,6 +64,13 @@ class LeaseRecord:
         """True when nothing was charged because the store could not answer."""
         return self.limits is None
 
+    @property
+    def is_endable(self) -> bool:
+        """True while the lease has not ended here. The repeat of a charge that has been committed
+        has nothing to end."""
+        can_end = self.held is None or bool(self.held.holder)
+        return can_end and self.state is LeaseState.ACTIVE
+
 
 def lease_id(record: LeaseRecord) -> str:
     """Return the id of the lease. Without a receipt, it is made when it is first asked for."""
@@ -82,7 +89,7 @@ def token(record: LeaseRecord) -> str:
         if record.degraded:
             reason = "has no effect: the store could not answer, and nothing was charged"
         raise ValidationError("lease_ttl", None, reason)
-    if record.state is not LeaseState.ACTIVE or not held.holder:
+    if not record.is_endable:
         raise LeaseExpiredError
     return encode_token(LeaseToken(held.receipt.key, held.holder))
 
