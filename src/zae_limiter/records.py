@@ -210,7 +210,8 @@ class Records:
     async def get_audit_events(
         self, entity_id: str, limit: int = 100, start_event_id: str | None = None
     ) -> list[AuditEvent]:
-        """List the changes of an entity, or of `$SYSTEM` or `$RESOURCE:name`, newest first."""
+        """List the changes of an entity, or of `$SYSTEM`, `$RESOURCE:name` or `$NAMESPACE:name`,
+        newest first."""
         return await drive(audit.get_audit_events(self.scope, entity_id, limit, start_event_id))
 
     async def get_usage_snapshots(

@@ -159,16 +159,17 @@ class Repository(Records, RepositoryBase):
             await drive(stored_limits.set_on_unavailable(scope, on_unavailable))
         return type(self).on_scope(scope, record.name, owns_store=False)
 
-    async def register_namespace(self, namespace: str) -> str:
+    async def register_namespace(self, namespace: str, principal: str | None = None) -> str:
         """Register a name, or find it registered, and return its id."""
-        record = await drive(
-            self.scope.in_time(namespaces.register(self.scope.store, self.scope.io, namespace))
-        )
-        return record.namespace_id
+        scope = self.scope
+        flow = namespaces.register(scope.store, scope.io, namespace, principal)
+        return (await drive(scope.in_time(flow))).namespace_id
 
-    async def register_namespaces(self, namespaces: list[str]) -> dict[str, str]:
+    async def register_namespaces(
+        self, namespaces: list[str], principal: str | None = None
+    ) -> dict[str, str]:
         """Register several names and return their ids."""
-        return await drive(register_all(self.scope.store, self.scope.io, namespaces))
+        return await drive(register_all(self.scope.store, self.scope.io, namespaces, principal))
 
     async def get_namespace(self, namespace: str) -> dict[str, str] | None:
         """Return the active namespace of this name."""
@@ -180,22 +181,24 @@ class Repository(Records, RepositoryBase):
         found = await drive(self.scope.store.namespaces.active())
         return [namespaces.listed_namespace_dict(record) for record in found]
 
-    async def delete_namespace(self, namespace: str) -> None:
+    async def delete_namespace(self, namespace: str, principal: str | None = None) -> None:
         """Free the name; the data stays until the namespace is purged or recovered."""
-        await drive(namespaces.delete(self.scope.store, self.scope.io, namespace))
+        await drive(namespaces.delete(self.scope.store, self.scope.io, namespace, principal))
 
     async def list_orphan_namespaces(self) -> list[dict[str, str]]:
         """List the deleted namespaces whose data still exists."""
         found = await drive(self.scope.store.namespaces.orphans())
         return [namespaces.orphan_dict(record) for record in found]
 
-    async def recover_namespace(self, namespace_id: str) -> str:
+    async def recover_namespace(self, namespace_id: str, principal: str | None = None) -> str:
         """Make a deleted namespace active again, and return its name."""
-        return await drive(self.scope.in_time(namespaces.recover(self.scope.store, namespace_id)))
+        scope = self.scope
+        flow = namespaces.recover(scope.store, scope.io, namespace_id, principal)
+        return await drive(scope.in_time(flow))
 
-    async def purge_namespace(self, namespace_id: str) -> None:
+    async def purge_namespace(self, namespace_id: str, principal: str | None = None) -> None:
         """Delete all data of a deleted namespace, for good."""
-        await drive(namespaces.purge(self.scope.store, namespace_id))
+        await drive(namespaces.purge(self.scope.store, self.scope.io, namespace_id, principal))
 
     async def set_system_defaults(
         self,

@@ -204,7 +204,8 @@ class SyncRecords:
     def get_audit_events(
         self, entity_id: str, limit: int = 100, start_event_id: str | None = None
     ) -> list[AuditEvent]:
-        """List the changes of an entity, or of `$SYSTEM` or `$RESOURCE:name`, newest first."""
+        """List the changes of an entity, or of `$SYSTEM`, `$RESOURCE:name` or `$NAMESPACE:name`,
+        newest first."""
         return run(audit.get_audit_events(self.scope, entity_id, limit, start_event_id))
 
     def get_usage_snapshots(

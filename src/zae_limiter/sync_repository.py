@@ -158,16 +158,17 @@ class SyncRepository(SyncRecords, RepositoryBase):
             run(stored_limits.set_on_unavailable(scope, on_unavailable))
         return type(self).on_scope(scope, record.name, owns_store=False)
 
-    def register_namespace(self, namespace: str) -> str:
+    def register_namespace(self, namespace: str, principal: str | None = None) -> str:
         """Register a name, or find it registered, and return its id."""
-        record = run(
-            self.scope.in_time(namespaces.register(self.scope.store, self.scope.io, namespace))
-        )
-        return record.namespace_id
+        scope = self.scope
+        flow = namespaces.register(scope.store, scope.io, namespace, principal)
+        return (run(scope.in_time(flow))).namespace_id
 
-    def register_namespaces(self, namespaces: list[str]) -> dict[str, str]:
+    def register_namespaces(
+        self, namespaces: list[str], principal: str | None = None
+    ) -> dict[str, str]:
         """Register several names and return their ids."""
-        return run(register_all(self.scope.store, self.scope.io, namespaces))
+        return run(register_all(self.scope.store, self.scope.io, namespaces, principal))
 
     def get_namespace(self, namespace: str) -> dict[str, str] | None:
         """Return the active namespace of this name."""
@@ -179,22 +180,24 @@ class SyncRepository(SyncRecords, RepositoryBase):
         found = run(self.scope.store.namespaces.active())
         return [namespaces.listed_namespace_dict(record) for record in found]
 
-    def delete_namespace(self, namespace: str) -> None:
+    def delete_namespace(self, namespace: str, principal: str | None = None) -> None:
         """Free the name; the data stays until the namespace is purged or recovered."""
-        run(namespaces.delete(self.scope.store, self.scope.io, namespace))
+        run(namespaces.delete(self.scope.store, self.scope.io, namespace, principal))
 
     def list_orphan_namespaces(self) -> list[dict[str, str]]:
         """List the deleted namespaces whose data still exists."""
         found = run(self.scope.store.namespaces.orphans())
         return [namespaces.orphan_dict(record) for record in found]
 
-    def recover_namespace(self, namespace_id: str) -> str:
+    def recover_namespace(self, namespace_id: str, principal: str | None = None) -> str:
         """Make a deleted namespace active again, and return its name."""
-        return run(self.scope.in_time(namespaces.recover(self.scope.store, namespace_id)))
+        scope = self.scope
+        flow = namespaces.recover(scope.store, scope.io, namespace_id, principal)
+        return run(scope.in_time(flow))
 
-    def purge_namespace(self, namespace_id: str) -> None:
+    def purge_namespace(self, namespace_id: str, principal: str | None = None) -> None:
         """Delete all data of a deleted namespace, for good."""
-        run(namespaces.purge(self.scope.store, namespace_id))
+        run(namespaces.purge(self.scope.store, self.scope.io, namespace_id, principal))
 
     def set_system_defaults(
         self,

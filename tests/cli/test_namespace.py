@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import getpass
 import sqlite3
 
 from tests.support.cli_runner import Zael
@@ -25,6 +26,27 @@ def test_registered_namespaces_are_listed_and_shown(zael: Zael) -> None:
 def test_registering_creates_no_other_namespace(zael: Zael) -> None:
     zael.out("namespace", "register", "tenant-a")
     assert [each["name"] for each in zael.json("namespace", "list")] == ["tenant-a"]
+
+
+def test_changes_of_a_namespace_name_their_author_though_no_namespace_is_left(zael: Zael) -> None:
+    who = ("--principal", "ada@example.com")
+    zael.out("namespace", "register", "tenant-a", *who)
+    namespace_id = zael.json("namespace", "show", "tenant-a")["namespace_id"]
+    zael.out("namespace", "delete", "tenant-a", "--yes", *who)
+    zael.out("namespace", "recover", namespace_id, *who)
+    zael.out("namespace", "delete", "tenant-a", "--yes")
+    zael.out("namespace", "purge", namespace_id, "--yes", *who)
+    assert zael.json("namespace", "list") == []
+    events = zael.json("audit", "list", "-e", "$NAMESPACE:tenant-a")
+    authors = [(event["action"], event["principal"]) for event in reversed(events)]
+    assert authors == [
+        ("namespace_registered", "ada@example.com"),
+        ("namespace_deleted", "ada@example.com"),
+        ("namespace_recovered", "ada@example.com"),
+        ("namespace_deleted", getpass.getuser()),
+        ("namespace_purged", "ada@example.com"),
+    ]
+    assert f"namespace_id={namespace_id}" in zael.out("audit", "list", "-e", "$NAMESPACE:tenant-a")
 
 
 def test_reserved_namespace_names_are_refused(zael: Zael) -> None:

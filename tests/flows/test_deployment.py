@@ -38,6 +38,7 @@ async def test_a_deleted_table_is_empty_when_it_is_made_again(
         await repository.register_namespace("default")
         again = await world.open()
         assert await again.get_audit_events("key-1") == []
+    assert await repository.get_audit_events("$NAMESPACE:deleted") == []
 
 
 async def test_limits_of_a_deleted_table_are_not_cached(

@@ -21,6 +21,7 @@ from zae_limiter import (
     NamespaceStateError,
     RateLimitExceeded,
     Repository,
+    ValidationError,
 )
 
 RPM = Limit.per_minute("rpm", 100)
@@ -184,13 +185,55 @@ async def test_a_purge_deletes_one_namespace_for_good(world: World) -> None:
     await here.delete_namespace("team-a")
     await here.purge_namespace(namespace_id)
     assert await here.list_orphan_namespaces() == []
-    assert namespace_id not in world.dump()
+    # Its audit events alone are left: registered, deleted, purged.
+    assert world.dump().count(namespace_id) == 3
     assert await balance(here) == {"rpm": 99_000}
     await here.purge_namespace(namespace_id)
     with pytest.raises(EntityNotFoundError):
         await here.recover_namespace(namespace_id)
     assert await here.register_namespace("team-a") != namespace_id
     assert before.count("key-1") == world.dump().count("key-1")
+
+
+async def test_every_change_of_a_namespace_has_an_audit_event_that_outlives_it(
+    repository: Repository,
+) -> None:
+    namespace_id = await repository.register_namespace("team-a", principal="ada")
+    await repository.register_namespaces(["team-b", "team-a"], principal="bob")
+    for _ in range(2):
+        await repository.delete_namespace("team-a", principal="carl")
+    await repository.recover_namespace(namespace_id, principal="dora")
+    await repository.delete_namespace("team-a")
+    for _ in range(2):
+        await repository.purge_namespace(namespace_id, principal="emil")
+    events = await repository.get_audit_events("$NAMESPACE:team-a")
+    assert [(event.action, event.principal) for event in reversed(events)] == [
+        ("namespace_registered", "ada"),
+        ("namespace_deleted", "carl"),
+        ("namespace_recovered", "dora"),
+        ("namespace_deleted", None),
+        ("namespace_purged", "emil"),
+    ]
+    assert all(event.details == {"namespace_id": namespace_id} for event in events)
+    (made,) = await repository.get_audit_events("$NAMESPACE:team-b")
+    assert made.principal == "bob"
+
+
+async def test_changes_of_a_namespace_that_fail_have_no_audit_event(repository: Repository) -> None:
+    namespace_id = await repository.register_namespace("team-a")
+    for change in (repository.recover_namespace, repository.purge_namespace):
+        with pytest.raises(NamespaceStateError):
+            await change(namespace_id)
+    with pytest.raises(ValidationError, match="principal"):
+        await repository.delete_namespace("team-a", principal="a b")
+    assert await repository.get_namespace("team-a") is not None
+    assert len(await repository.get_audit_events("$NAMESPACE:team-a")) == 1
+
+
+async def test_a_namespace_that_is_made_by_opening_it_has_no_audit_event(
+    repository: Repository,
+) -> None:
+    assert await repository.get_audit_events("$NAMESPACE:default") == []
 
 
 @pytest.mark.parametrize("store_kind", SHARED, indirect=True)

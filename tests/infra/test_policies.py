@@ -219,6 +219,7 @@ def manage(url: str) -> None:
             repository.recover_namespace(each["namespace_id"])
             repository.delete_namespace(each["namespace"])
             repository.purge_namespace(each["namespace_id"])
+        assert repository.get_audit_events("$NAMESPACE:gone")
         repository.list_namespaces()
         repository.set_version_record("0.10.0")
 

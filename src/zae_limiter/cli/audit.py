@@ -1,4 +1,4 @@
-"""`zae-limiter audit` shows who changed limits and entities, and when."""
+"""`zae-limiter audit` shows who changed limits, entities and namespaces, and when."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from ..core.audit import AuditAction, AuditEvent
+from ..core.audit import AuditAction, AuditEvent, is_about_namespace
 from ..core.exceptions import ValidationError
 from ..core.limit import Limit
 from ..core.limit_syntax import format_limit
@@ -19,7 +19,7 @@ from .target import Target
 
 @click.group()
 def audit() -> None:
-    """Audit events: changes of limits and entities."""
+    """Audit events: changes of limits, entities and namespaces."""
 
 
 @audit.command(
@@ -27,13 +27,14 @@ def audit() -> None:
     epilog=examples(
         "audit list -e key-1",
         "audit list -e '$RESOURCE:gpt-4'",
+        "audit list -e '$NAMESPACE:tenant-a'",
     ),
 )
 @click.option(
     "--entity-id",
     "-e",
     required=True,
-    help="The entity; $SYSTEM and $RESOURCE:name for defaults.",
+    help="The entity; $SYSTEM and $RESOURCE:name for defaults, $NAMESPACE:name for a namespace.",
 )
 @page_option
 @click.option("--start-event-id", help="Only events older than this one.")
@@ -42,8 +43,8 @@ def audit() -> None:
 def list_events(
     entity_id: str, limit: int, start_event_id: str | None, as_json: bool, target: Target
 ) -> None:
-    """List the changes of an entity or of defaults, newest first."""
-    with target.connect() as repository:
+    """List the changes of an entity, of defaults or of a namespace, newest first."""
+    with target.registry() if is_about_namespace(entity_id) else target.connect() as repository:
         found = repository.get_audit_events(entity_id, limit, start_event_id)
     if as_json:
         print_json([event.to_dict() for event in found])

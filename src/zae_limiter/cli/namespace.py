@@ -9,7 +9,7 @@ import click
 from ..core.exceptions import EntityNotFoundError, NamespaceNotFoundError
 from ..naming import resolve_namespace_name
 from .deletion import tell_deletion
-from .options import examples, json_option, registry_options, yes_option
+from .options import examples, json_option, registry_change_options, registry_options, yes_option
 from .output import print_fields, print_json, print_line, print_table
 from .patience import patience
 from .target import Target
@@ -38,11 +38,11 @@ def namespace() -> None:
 @namespace.command(epilog=examples("namespace register tenant-a tenant-b"))
 @click.argument("namespaces", nargs=-1, required=True)
 @json_option
-@registry_options
+@registry_change_options
 def register(namespaces: tuple[str, ...], as_json: bool, target: Target) -> None:
     """Register one or more names. Names that are registered stay as they are."""
     with target.registry(create=True) as registry:
-        ids = registry.register_namespaces(list(namespaces))
+        ids = registry.register_namespaces(list(namespaces), target.author)
     if as_json:
         print_json(ids)
         return
@@ -93,7 +93,7 @@ def show(namespace_name: str, as_json: bool, target: Target) -> None:
 @click.argument("namespace_name")
 @yes_option
 @json_option
-@registry_options
+@registry_change_options
 def delete(namespace_name: str, yes: bool, as_json: bool, target: Target) -> None:
     """Free a name. Its data stays until it is purged or recovered."""
     with target.registry() as registry:
@@ -103,7 +103,7 @@ def delete(namespace_name: str, yes: bool, as_json: bool, target: Target) -> Non
         if not yes:
             question = f"{_consequence(namespace_name)}\nDelete it?"
             click.confirm(question, abort=True, err=as_json)
-        registry.delete_namespace(namespace_name)
+        registry.delete_namespace(namespace_name, target.author)
     if as_json:
         print_json({"deleted": True, "namespace_id": found["namespace_id"]})
         return
@@ -129,11 +129,11 @@ def _consequence(name: str) -> str:
 @namespace.command(cls=_IdCommand, epilog=examples("namespace recover jT3kQx9aBcE"))
 @click.argument("namespace_id")
 @json_option
-@registry_options
+@registry_change_options
 def recover(namespace_id: str, as_json: bool, target: Target) -> None:
     """Make a deleted namespace active again."""
     with target.registry() as registry:
-        name = registry.recover_namespace(namespace_id)
+        name = registry.recover_namespace(namespace_id, target.author)
     if as_json:
         print_json({"name": name, "namespace_id": namespace_id})
     else:
@@ -162,7 +162,7 @@ def orphans(as_json: bool, target: Target) -> None:
 @click.argument("namespace_id")
 @yes_option
 @json_option
-@registry_options
+@registry_change_options
 def purge(namespace_id: str, yes: bool, as_json: bool, target: Target) -> None:
     """Delete all data of a deleted namespace, for good."""
     with target.registry() as registry:
@@ -171,7 +171,7 @@ def purge(namespace_id: str, yes: bool, as_json: bool, target: Target) -> None:
             click.confirm(question, abort=True, err=as_json)
         found = {each["namespace_id"] for each in registry.list_orphan_namespaces()}
         with patience(f"Purging namespace id '{namespace_id}'"):
-            registry.purge_namespace(namespace_id)
+            registry.purge_namespace(namespace_id, target.author)
     if namespace_id not in found:
         raise EntityNotFoundError(namespace_id, "Namespace id")
     tell_deletion(True, f"Purged namespace id '{namespace_id}'", as_json=as_json)

@@ -114,12 +114,20 @@ def require_store(target: Target | None) -> Target:
 
 def change_options(command: Command) -> Callable[..., Any]:
     """Add the options of a command that changes what is stored: store, namespace and author."""
+    return store_options(_with_author(command))
 
+
+def registry_change_options(command: Command) -> Callable[..., Any]:
+    """Add the options of a command that changes the list of namespaces: store and author."""
+    return registry_options(_with_author(command))
+
+
+def _with_author(command: Command) -> Callable[..., Any]:
     @wraps(command)
     def with_author(*args: Any, target: Target, principal: str | None, **options: Any) -> Any:
         return command(*args, target=replace(target, principal=principal), **options)
 
-    return store_options(_principal(with_author))
+    return _principal(with_author)
 
 
 def registry_options(command: Command) -> Callable[..., Any]:

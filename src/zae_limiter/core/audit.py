@@ -6,12 +6,23 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 SYSTEM_AUDIT_ID = "$SYSTEM"
+_NAMESPACE_PREFIX = "$NAMESPACE:"
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
 
 def resource_audit_id(resource: str) -> str:
     """Return the id under which changes of a resource's defaults are recorded."""
     return f"$RESOURCE:{resource}"
+
+
+def namespace_audit_id(name: str) -> str:
+    """Return the id under which changes of the registration of a namespace are recorded."""
+    return f"{_NAMESPACE_PREFIX}{name}"
+
+
+def is_about_namespace(audit_id: str) -> bool:
+    """Return whether an id is that of a namespace's registration, not of anything in it."""
+    return audit_id.startswith(_NAMESPACE_PREFIX)
 
 
 class AuditAction:
@@ -22,6 +33,10 @@ class AuditAction:
     ENTITY_DELETED = "entity_deleted"
     LIMITS_SET = "limits_set"
     LIMITS_DELETED = "limits_deleted"
+    NAMESPACE_REGISTERED = "namespace_registered"
+    NAMESPACE_DELETED = "namespace_deleted"
+    NAMESPACE_RECOVERED = "namespace_recovered"
+    NAMESPACE_PURGED = "namespace_purged"
 
 
 @dataclass

@@ -34,7 +34,7 @@ def set_up_table(
     Without `retention_days`, audit events are kept for as long as before."""
 
     async def write(store: DynamoStore, io: Io) -> None:
-        record = await namespaces.register(store, io, _NAMESPACE)
+        record = await namespaces.ensure(store, io, _NAMESPACE)
         if retention_days is not None:
             await keep_audit_events(store.table, record.namespace_id, retention_days)
         # The version record comes last: it says that everything before it is in place.

@@ -247,9 +247,13 @@ class NamespaceRecord:
 
 
 class Namespaces(Protocol):
-    """The role of the registry of namespaces."""
+    """The role of the registry of namespaces. An event that comes with a change is recorded with
+    the `namespace_id`, in the same transaction, if anything changes. It is kept under the reserved
+    namespace id `_`, so that it outlives the namespace."""
 
-    async def register(self, record: NamespaceRecord) -> NamespaceRecord:
+    async def register(
+        self, record: NamespaceRecord, event: AuditEvent | None = None
+    ) -> NamespaceRecord:
         """Store the record, or return the active record that has the name already."""
 
     async def read(self, name: str) -> NamespaceRecord | None:
@@ -265,16 +269,17 @@ class Namespaces(Protocol):
     async def orphans(self) -> list[NamespaceRecord]:
         """Return the namespaces that were deleted and not yet purged."""
 
-    async def delete(self, name: str, deleted_at: str) -> None:
+    async def delete(self, name: str, deleted_at: str, event: AuditEvent | None = None) -> None:
         """Free the name and mark its id deleted; the data stays. Unknown names are ignored."""
 
-    async def recover(self, namespace_id: str) -> bool:
+    async def recover(self, namespace_id: str, event: AuditEvent | None = None) -> bool:
         """Make a deleted namespace active again; return False when its name is taken or its status
         has changed."""
 
-    async def purge(self, namespace_id: str) -> int:
+    async def purge(self, namespace_id: str, event: AuditEvent | None = None) -> int:
         """Delete all data of a deleted namespace and its record, and return how many records went.
-        An interrupted purge can be repeated. Raises `NamespaceStateError`, and deletes nothing,
+        The event is recorded before anything is deleted: an interrupted purge has its event, and
+        each of its repetitions. Raises `NamespaceStateError`, and deletes nothing,
         when the namespace is active."""
 
 

@@ -5,18 +5,21 @@ Each namespace has a record by its id, and while it is active one by its name.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from ...core.exceptions import NamespaceStateError, StorageUnavailable
+from ...core.audit import AuditEvent
+from ...core.exceptions import StorageUnavailable
 from ...ports.repository_protocol import NamespaceRecord
 from ..damage import readable
+from ..states import still_active
+from .audit import Recorder
 from .codec import decode_namespace_item, encode_namespace_item
 from .contention import halfway, race, won
 from .expressions import IS_NEW, Field
 from .pages import Query, read_page, read_pages
 from .schema import REGISTRY_ID, key, pk_receipts, pk_system, sk_namespace, sk_nsid
 from .table import Action, Key, Table, key_of
-from .wire.errors import ConditionFailed
 
 _REGISTRY = pk_system(REGISTRY_ID)
 _STATUS = Field("status")
@@ -28,16 +31,19 @@ _PURGE_WAIT_S = 0.2
 class DynamoNamespaces:
     """The registry, and the end of a namespace's data."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, recorder: Recorder) -> None:
         self._table = table
+        self._recorder = recorder
 
-    async def register(self, record: NamespaceRecord) -> NamespaceRecord:
+    async def register(
+        self, record: NamespaceRecord, event: AuditEvent | None = None
+    ) -> NamespaceRecord:
         async def attempt() -> NamespaceRecord | None:
             existing = await self.read(record.name)
             if existing is not None:
                 return existing
             actions = [self._naming(record), self._introducing(record)]
-            return record if await won(self._table, actions) else None
+            return record if await self._won(actions, record, event) else None
 
         return await race(self._table, f"namespace {record.name}", attempt)
 
@@ -56,18 +62,18 @@ class DynamoNamespaces:
         """Return deleted namespaces, also those whose purge was interrupted."""
         return [record for record in await self._records(sk_nsid("")) if record.status != "active"]
 
-    async def delete(self, name: str, deleted_at: str) -> None:
+    async def delete(self, name: str, deleted_at: str, event: AuditEvent | None = None) -> None:
         async def attempt() -> bool | None:
             record = await self.read(name)
             if record is None:
                 return True
             deleted = replace(record, status="deleted", deleted_at=deleted_at)
             actions = [self._unnaming(record), self._marking(deleted, "active")]
-            return True if await won(self._table, actions) else None
+            return True if await self._won(actions, record, event) else None
 
         await race(self._table, f"namespace {name}", attempt)
 
-    async def recover(self, namespace_id: str) -> bool:
+    async def recover(self, namespace_id: str, event: AuditEvent | None = None) -> bool:
         async def attempt() -> bool | None:
             record = await self.read_id(namespace_id)
             if record is None or record.status != "deleted":
@@ -76,15 +82,15 @@ class DynamoNamespaces:
                 return False
             active = replace(record, status="active", deleted_at=None)
             actions = [self._naming(active), self._marking(active, "deleted")]
-            return True if await won(self._table, actions) else None
+            return True if await self._won(actions, record, event) else None
 
         return await race(self._table, f"namespace {namespace_id}", attempt)
 
-    async def purge(self, namespace_id: str) -> int:
+    async def purge(self, namespace_id: str, event: AuditEvent | None = None) -> int:
         record = await self.read_id(namespace_id)
         if record is None:
             return 0
-        await self._begin_purge(record)
+        await self._begin_purge(record, event)
         with halfway(f"Purging namespace {namespace_id}"):
             purged = await self._purge_data(namespace_id)
             await self._table.delete(_key(sk_nsid(namespace_id)))
@@ -126,17 +132,29 @@ class DynamoNamespaces:
         ]
         return self._table.updating(_key(sk_nsid(record.namespace_id)), terms)
 
-    async def _begin_purge(self, record: NamespaceRecord) -> None:
+    async def _won(
+        self, actions: Sequence[Action], record: NamespaceRecord, event: AuditEvent | None
+    ) -> bool:
+        """Change the registry and record the event; False when a record was stale."""
+        if event is not None:
+            detailed = event.with_details(namespace_id=record.namespace_id)
+            actions = [*actions, await self._recorder.recording(REGISTRY_ID, detailed)]
+        return await won(self._table, actions)
+
+    async def _begin_purge(self, record: NamespaceRecord, event: AuditEvent | None) -> None:
         """Mark the namespace: from here on it cannot be recovered."""
         terms = [_STATUS.differs_or_is_absent("active"), _STATUS.set("purging")]
-        try:
-            await self._table.update(_key(sk_nsid(record.namespace_id)), terms)
-        except ConditionFailed as error:
-            raise NamespaceStateError(
-                f"Namespace '{record.name}' ({record.namespace_id}) is active; delete it first",
-                namespace_name=record.name,
-                state="active",
-            ) from error
+        marking = self._table.updating(_key(sk_nsid(record.namespace_id)), terms)
+
+        async def attempt() -> bool | None:
+            if await self._won([marking], record, event):
+                return True
+            found = await self.read_id(record.namespace_id)
+            if found is not None and found.status == "active":
+                raise still_active(found)
+            return None
+
+        await race(self._table, f"namespace {record.namespace_id}", attempt)
 
     async def _purge_data(self, namespace_id: str) -> int:
         purged = await self._delete_all(Query(namespace_id, index="GSI4"))

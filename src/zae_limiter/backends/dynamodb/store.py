@@ -44,7 +44,7 @@ class DynamoStore:
         self.receipts = DynamoReceipts(table, self.buckets)
         self.configs = DynamoConfigs(table, recorder)
         self.entities = DynamoEntities(table, recorder)
-        self.namespaces = DynamoNamespaces(table)
+        self.namespaces = DynamoNamespaces(table, recorder)
         self.audit = DynamoAudit(table)
         self.usage = DynamoUsage(table)
         self.versions = DynamoVersions(table)

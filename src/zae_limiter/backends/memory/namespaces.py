@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ...core.audit import AuditEvent
+from ...core.validation import RESERVED_NAMESPACE
 from ...ports.repository_protocol import NamespaceRecord
 from ..states import still_active
 from .readings import forget
@@ -16,11 +18,13 @@ class MemoryNamespaces:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
 
-    async def register(self, record: NamespaceRecord) -> NamespaceRecord:
+    async def register(
+        self, record: NamespaceRecord, event: AuditEvent | None = None
+    ) -> NamespaceRecord:
         with self._tables.lock:
             existing = self._active(record.name)
             if existing is None:
-                self._tables.namespaces[record.namespace_id] = record
+                self._put(record, event)
             return existing or record
 
     async def read(self, name: str) -> NamespaceRecord | None:
@@ -37,26 +41,28 @@ class MemoryNamespaces:
     async def orphans(self) -> list[NamespaceRecord]:
         return sorted(self._with_status("deleted"), key=lambda record: record.name)
 
-    async def delete(self, name: str, deleted_at: str) -> None:
+    async def delete(self, name: str, deleted_at: str, event: AuditEvent | None = None) -> None:
         with self._tables.lock:
             record = self._active(name)
             if record is not None:
-                self._put(replace(record, status="deleted", deleted_at=deleted_at))
+                self._put(replace(record, status="deleted", deleted_at=deleted_at), event)
 
-    async def recover(self, namespace_id: str) -> bool:
+    async def recover(self, namespace_id: str, event: AuditEvent | None = None) -> bool:
         with self._tables.lock:
             record = self._tables.namespaces.get(namespace_id)
             if record is None or record.status != "deleted" or self._active(record.name):
                 return False
-            self._put(replace(record, status="active", deleted_at=None))
+            self._put(replace(record, status="active", deleted_at=None), event)
         return True
 
-    async def purge(self, namespace_id: str) -> int:
+    async def purge(self, namespace_id: str, event: AuditEvent | None = None) -> int:
         tables = self._tables
         with tables.lock:
             record = tables.namespaces.get(namespace_id)
             if record is not None and record.status == "active":
                 raise still_active(record)
+            if record is not None:
+                self._record(record, event)
             tables.namespaces.pop(namespace_id, None)
             data = (
                 *(tables.configs, tables.marks, tables.entities, tables.audit),
@@ -73,5 +79,11 @@ class MemoryNamespaces:
         with self._tables.lock:
             return [r for r in self._tables.namespaces.values() if r.status == status]
 
-    def _put(self, record: NamespaceRecord) -> None:
+    def _put(self, record: NamespaceRecord, event: AuditEvent | None) -> None:
         self._tables.namespaces[record.namespace_id] = record
+        self._record(record, event)
+
+    def _record(self, record: NamespaceRecord, event: AuditEvent | None) -> None:
+        if event is not None:
+            detailed = event.with_details(namespace_id=record.namespace_id)
+            self._tables.record(RESERVED_NAMESPACE, detailed)

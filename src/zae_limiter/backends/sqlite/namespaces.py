@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import sqlite3
 
+from ...core.audit import AuditEvent
+from ...core.validation import RESERVED_NAMESPACE
 from ...ports.repository_protocol import NamespaceRecord
 from ..damage import readable
 from ..states import still_active
+from .audit import record as record_event
 from .codec import decode_namespace_row, encode_namespace_row
 from .connection import Connection
 from .usage import count_hours_in_buckets
@@ -53,11 +56,14 @@ class SqliteNamespaces:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    async def register(self, record: NamespaceRecord) -> NamespaceRecord:
+    async def register(
+        self, record: NamespaceRecord, event: AuditEvent | None = None
+    ) -> NamespaceRecord:
         def put(db: sqlite3.Connection) -> NamespaceRecord:
             existing = _one(db, _SELECT_ACTIVE, record.name)
             if existing is None:
                 db.execute(_UPSERT, encode_namespace_row(record))
+                _record(db, record.namespace_id, event)
             return existing or record
 
         return await self._connection.write(put)
@@ -74,16 +80,26 @@ class SqliteNamespaces:
     async def orphans(self) -> list[NamespaceRecord]:
         return await self._connection.read(lambda db: _all(db, _SELECT_ORPHANS))
 
-    async def delete(self, name: str, deleted_at: str) -> None:
-        await self._connection.write(lambda db: db.execute(_MARK_DELETED, (deleted_at, name)))
+    async def delete(self, name: str, deleted_at: str, event: AuditEvent | None = None) -> None:
+        def mark(db: sqlite3.Connection) -> None:
+            found = _one(db, _SELECT_ACTIVE, name)
+            if found is not None:
+                db.execute(_MARK_DELETED, (deleted_at, name))
+                _record(db, found.namespace_id, event)
 
-    async def recover(self, namespace_id: str) -> bool:
-        return await self._connection.write(
-            lambda db: db.execute(_RECOVER, (namespace_id,)).rowcount > 0
-        )
+        await self._connection.write(mark)
 
-    async def purge(self, namespace_id: str) -> int:
-        await self._connection.write(lambda db: _begin_purge(db, namespace_id))
+    async def recover(self, namespace_id: str, event: AuditEvent | None = None) -> bool:
+        def mark(db: sqlite3.Connection) -> bool:
+            is_recovered = db.execute(_RECOVER, (namespace_id,)).rowcount > 0
+            if is_recovered:
+                _record(db, namespace_id, event)
+            return is_recovered
+
+        return await self._connection.write(mark)
+
+    async def purge(self, namespace_id: str, event: AuditEvent | None = None) -> int:
+        await self._connection.write(lambda db: _begin_purge(db, namespace_id, event))
         purged = await self._connection.read(
             lambda db: count_hours_in_buckets(db, namespace_id, None)
         )
@@ -107,12 +123,20 @@ class SqliteNamespaces:
         return total
 
 
-def _begin_purge(db: sqlite3.Connection, namespace_id: str) -> None:
+def _begin_purge(db: sqlite3.Connection, namespace_id: str, event: AuditEvent | None) -> None:
     """Mark the namespace: from here on it cannot be recovered."""
     record = _one(db, _SELECT_ID, namespace_id)
-    if record is not None and record.status == "active":
+    if record is None:
+        return
+    if record.status == "active":
         raise still_active(record)
     db.execute(_MARK_PURGING, (namespace_id,))
+    _record(db, namespace_id, event)
+
+
+def _record(db: sqlite3.Connection, namespace_id: str, event: AuditEvent | None) -> None:
+    if event is not None:
+        record_event(db, RESERVED_NAMESPACE, event.with_details(namespace_id=namespace_id))
 
 
 def _one(db: sqlite3.Connection, select: str, key: str) -> NamespaceRecord | None:

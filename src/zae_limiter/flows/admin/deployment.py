@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ...core.exceptions import InfrastructureError
-from ...core.validation import validate_text
+from ...core.validation import RESERVED_NAMESPACE, validate_text
 from ...core.windows import iso_ms
 from ...ports.deployment import DeployedStore, VersionRecord
 from ..scope import Scope
@@ -33,6 +33,8 @@ async def _delete_namespaces(scope: Scope) -> None:
         await namespaces.delete(record.name, now)
     for record in await namespaces.orphans():
         await namespaces.purge(record.namespace_id)
+    # What is left are the audit events about namespaces.
+    await namespaces.purge(RESERVED_NAMESPACE)
 
 
 async def get_version_record(scope: Scope) -> dict[str, Any] | None:

@@ -54,7 +54,7 @@ async def create_entity(
     if not isinstance(created.cascade, bool):
         raise ValidationError("cascade", created.cascade, "must be true or false")
     event = new_event(
-        scope,
+        scope.io,
         AuditAction.ENTITY_CREATED,
         created.id,
         principal,
@@ -146,7 +146,7 @@ async def _update(
         metadata=stored.metadata if metadata is None else validate_metadata(metadata),
     )
     event = new_event(
-        scope,
+        scope.io,
         AuditAction.ENTITY_UPDATED,
         stored.id,
         principal,
@@ -178,7 +178,7 @@ async def _update_conflict(
 async def delete_entity(scope: Scope, entity_id: str, principal: str | None) -> int:
     """Delete the entity and all that is its own, and return how many records that were."""
     validate_identifier(entity_id)
-    event = new_event(scope, AuditAction.ENTITY_DELETED, entity_id, principal)
+    event = new_event(scope.io, AuditAction.ENTITY_DELETED, entity_id, principal)
     deleted = await scope.store.entities.delete(scope.namespace_id, entity_id, event)
     scope.local.config_cache.invalidate(entity_id)
     scope.local.refusals.delete(scope.namespace_id, entity_id)

@@ -102,7 +102,7 @@ async def set_config(
     is_clearing = declaration is not None and change.limits == ()
     checked = change if is_clearing else _check_change(slot, change)
     event = new_event(
-        scope,
+        scope.io,
         AuditAction.LIMITS_SET,
         _audit_id(slot),
         principal,
@@ -143,7 +143,9 @@ async def delete_config(
 ) -> bool:
     """Delete the configuration of a slot, and return whether there was any, and as a declaration
     has seen it."""
-    event = new_event(scope, AuditAction.LIMITS_DELETED, _audit_id(slot), principal, slot.resource)
+    event = new_event(
+        scope.io, AuditAction.LIMITS_DELETED, _audit_id(slot), principal, slot.resource
+    )
     deleted = await scope.store.configs.delete(scope.namespace_id, slot, event, declaration)
     _forget(scope, slot)
     return deleted

@@ -5,11 +5,13 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 
+from ...core.audit import AuditAction, AuditEvent, namespace_audit_id
 from ...core.exceptions import EntityNotFoundError, NamespaceNotFoundError, NamespaceStateError
-from ...core.validation import validate_namespace, validate_text
+from ...core.validation import validate_namespace, validate_principal, validate_text
 from ...core.windows import iso_ms
 from ...ports.io import Io
 from ...ports.repository_protocol import NamespaceRecord, RepositoryProtocol
+from .audit import new_event
 
 
 def _new_id(io: Io) -> str:
@@ -20,10 +22,27 @@ def _new_id(io: Io) -> str:
             return namespace_id.rstrip("=")
 
 
-async def register(store: RepositoryProtocol, io: Io, name: str) -> NamespaceRecord:
-    """The namespace of this name, made if there is none."""
-    record = NamespaceRecord(validate_namespace(name), _new_id(io), iso_ms(io.now_ms()))
-    return await store.namespaces.register(record)
+def _new_record(io: Io, name: str) -> NamespaceRecord:
+    return NamespaceRecord(validate_namespace(name), _new_id(io), iso_ms(io.now_ms()))
+
+
+def _event(io: Io, action: str, name: str, principal: str | None) -> AuditEvent:
+    return new_event(io, action, namespace_audit_id(name), principal)
+
+
+async def register(
+    store: RepositoryProtocol, io: Io, name: str, principal: str | None = None
+) -> NamespaceRecord:
+    """The namespace of this name, made if there is none, as somebody asked."""
+    record = _new_record(io, name)
+    event = _event(io, AuditAction.NAMESPACE_REGISTERED, name, principal)
+    return await store.namespaces.register(record, event)
+
+
+async def ensure(store: RepositoryProtocol, io: Io, name: str) -> NamespaceRecord:
+    """The namespace of this name, made if there is none. Nobody asked for that, so it has no audit
+    event: a program that opens a store for its work is no author of changes."""
+    return await store.namespaces.register(_new_record(io, name))
 
 
 async def find_or_register(store: RepositoryProtocol, io: Io, name: str) -> NamespaceRecord:
@@ -36,14 +55,16 @@ async def find_or_register(store: RepositoryProtocol, io: Io, name: str) -> Name
         if record.name == name and record.status == "deleted":
             problem = "was deleted and not purged: recover it, or register the name anew"
             raise _state_error(record, problem, record.status)
-    return await register(store, io, name)
+    return await ensure(store, io, name)
 
 
-async def register_all(store: RepositoryProtocol, io: Io, names: Sequence[str]) -> dict[str, str]:
+async def register_all(
+    store: RepositoryProtocol, io: Io, names: Sequence[str], principal: str | None
+) -> dict[str, str]:
     """Register several names, all of which are checked first, and return their ids."""
     for name in names:
         validate_namespace(name)
-    return {name: (await register(store, io, name)).namespace_id for name in names}
+    return {name: (await register(store, io, name, principal)).namespace_id for name in names}
 
 
 async def look_up(store: RepositoryProtocol, name: str) -> NamespaceRecord | None:
@@ -59,31 +80,46 @@ async def find(store: RepositoryProtocol, name: str) -> NamespaceRecord:
     return record
 
 
-async def delete(store: RepositoryProtocol, io: Io, name: str) -> None:
+async def delete(store: RepositoryProtocol, io: Io, name: str, principal: str | None) -> None:
     """Free the name; the data stays until it is purged or recovered."""
-    await store.namespaces.delete(validate_namespace(name), iso_ms(io.now_ms()))
+    validate_namespace(name)
+    event = _event(io, AuditAction.NAMESPACE_DELETED, name, principal)
+    await store.namespaces.delete(name, iso_ms(io.now_ms()), event)
 
 
-async def recover(store: RepositoryProtocol, namespace_id: str) -> str:
+async def recover(
+    store: RepositoryProtocol, io: Io, namespace_id: str, principal: str | None
+) -> str:
     """Make a deleted namespace active again, and return its name."""
-    record = await store.namespaces.read_id(validate_text("namespace_id", namespace_id))
+    record = await _look_up_id(store, namespace_id, principal)
     if record is None:
         raise EntityNotFoundError(namespace_id, "Namespace id")
     if record.status != "deleted":
         raise _state_error(record, f"is {record.status}, not deleted", record.status)
-    if not await store.namespaces.recover(namespace_id):
+    event = _event(io, AuditAction.NAMESPACE_RECOVERED, record.name, principal)
+    if not await store.namespaces.recover(namespace_id, event):
         raise _state_error(record, "has been registered again meanwhile", "re-registered")
     return record.name
 
 
-async def purge(store: RepositoryProtocol, namespace_id: str) -> int:
+async def purge(store: RepositoryProtocol, io: Io, namespace_id: str, principal: str | None) -> int:
     """Delete all data of a deleted namespace. Returns how many records went."""
-    record = await store.namespaces.read_id(validate_text("namespace_id", namespace_id))
+    record = await _look_up_id(store, namespace_id, principal)
     if record is None:
         return 0
     if record.status == "active":
         raise _state_error(record, "is active; delete it first", "active")
-    return await store.namespaces.purge(namespace_id)
+    event = _event(io, AuditAction.NAMESPACE_PURGED, record.name, principal)
+    return await store.namespaces.purge(namespace_id, event)
+
+
+async def _look_up_id(
+    store: RepositoryProtocol, namespace_id: str, principal: str | None
+) -> NamespaceRecord | None:
+    """The namespace of this id, whatever its status, for a change of it. Checks all input first."""
+    validate_text("namespace_id", namespace_id)
+    validate_principal(principal)
+    return await store.namespaces.read_id(namespace_id)
 
 
 def _state_error(record: NamespaceRecord, problem: str, state: str) -> NamespaceStateError:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ...core.audit import namespace_audit_id
 from ...core.exceptions import NamespaceStateError
 from ...core.hierarchy import SYSTEM_SLOT, ConfigSlot
 from ...core.limit import Limit
 from ...core.models import Entity, LimiterConfig
+from ...core.validation import RESERVED_NAMESPACE
 from ...ports.repository_protocol import NamespaceRecord, UsageQuery
 from .trial import Trial, expect, same
 
@@ -140,6 +142,40 @@ async def check_a_purge_of_a_namespace_that_was_recovered_deletes_nothing(trial:
         same((error.namespace_name, error.state), (name, "active"), "What the error says")
     same(await namespaces.read(name), record, "The record")
     same(await _contents(tenant), before, "The data")
+
+
+async def check_changes_of_a_namespace_are_recorded_where_a_purge_leaves_them(trial: Trial) -> None:
+    namespaces, name = trial.store.namespaces, trial.name("team")
+    audit_id = namespace_audit_id(name)
+    made, again, deleted, recovered, late, purged, gone = (trial.event(audit_id) for _ in range(7))
+    record = NamespaceRecord(name, trial.other_tenant().namespace_id, _CREATED)
+    for event in (made, again):
+        same(await namespaces.register(record, event), record, "Registering")
+    for event in (deleted, again):
+        await namespaces.delete(name, _DELETED, event)
+    for event in (recovered, again):
+        await namespaces.recover(record.namespace_id, event)
+    await namespaces.delete(name, _DELETED, late)
+    for event in (purged, gone):
+        await namespaces.purge(record.namespace_id, event)
+    found = await trial.store.audit.read(RESERVED_NAMESPACE, audit_id, 1000, None)
+    wanted = [purged, late, recovered, deleted, made]
+    named = [event.with_details(namespace_id=record.namespace_id) for event in wanted]
+    same(found, named, "Events of what changed, newest first")
+
+
+async def check_a_purge_that_is_refused_records_no_event(trial: Trial) -> None:
+    name = trial.name("team")
+    record = await _registered(trial, name)
+    try:
+        await trial.store.namespaces.purge(
+            record.namespace_id, trial.event(namespace_audit_id(name))
+        )
+        expect(False, "An active namespace was purged")
+    except NamespaceStateError:
+        pass
+    found = await trial.store.audit.read(RESERVED_NAMESPACE, namespace_audit_id(name), 1000, None)
+    same(found, [], "Events")
 
 
 async def _fill(tenant: Trial) -> None:
