@@ -27,6 +27,12 @@ def reserve(limiter: SyncRateLimiter, key: str | None = None, **amounts: int) ->
     return limiter.reserve("key", "gpt-4", amounts, idempotency_key=key, lease_ttl=60)
 
 
+def merge_all(bench: Bench) -> None:
+    """Merge all items into one, in another process than that of the clients."""
+    intent = Intent(LimitSet.of([RPM, TPM]), {}, 0, None, None, False, True)
+    run(merge_down(bench.repository.scope, bench.home, intent, 1))
+
+
 @pytest.mark.parametrize("rpm", [0, 1, 25_000, 60_000, 100_000])
 def test_a_charge_takes_from_as_many_items_as_it_needs(bench: Bench, rpm: int) -> None:
     for client in (bench.client(), bench.limiter):
@@ -58,14 +64,29 @@ def test_debt_of_one_item_holds_back_a_charge_of_another(bench: Bench) -> None:
 
 def test_a_token_is_ended_after_its_items_were_merged(bench: Bench) -> None:
     token = reserve(bench.limiter, rpm=60_000, tpm=10).token()
-    intent = Intent(LimitSet.of([RPM, TPM]), {}, 0, None, None, False, True)
-    run(merge_down(bench.repository.scope, bench.home, intent, 1))
+    merge_all(bench)
     client = bench.client()
     SyncLease.from_token(client, token).commit(rpm=5)
     assert bench.consumed("rpm") == 6 * MILLI
     assert bench.consumed("tpm") == 10 * MILLI
     with pytest.raises(LeaseExpiredError):
         SyncLease.from_token(bench.limiter, token)
+
+
+@pytest.mark.parametrize("lease_ttl", [None, 60], ids=["plain", "with a receipt"])
+@pytest.mark.parametrize("shard", range(4))
+def test_a_correction_beyond_its_item_is_charged_after_another_process_merged_them(
+    bench: Bench, shard: int, lease_ttl: float | None
+) -> None:
+    client = bench.client()
+    client.reserve("key", "gpt-4", {"rpm": 0}).commit()
+    client.scope.local.preferred_shards.put(bench.home, shard)
+    lease = client.reserve("key", "gpt-4", {"rpm": 0}, lease_ttl=lease_ttl)
+    assert lease.entries[0].address.shard == shard
+    merge_all(bench)
+    lease.commit(rpm=30_000)
+    (whole,) = bench.in_force()
+    assert whole.cells["rpm"].tokens_milli == (RPM.capacity - 30_001) * MILLI
 
 
 def test_a_token_is_ended_after_its_item_was_split(bench: Bench) -> None:

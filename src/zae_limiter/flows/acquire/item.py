@@ -227,13 +227,14 @@ async def _adjust_holder(scope: Scope, address: BucketAddress, correction: Corre
         # A generation that is no longer in force would take the correction along.
         with suppress(StorageUnavailable):
             await read_whole(scope, address.home)
-    if scope.local.shard_count(address) == 1:
-        address = address.home
+    address = _while_split(scope, address)
     for _ in range(_MAX_MOVES):
         if _may_owe(scope, address, correction):
             corrected = await spread_correction(scope, address, correction)
             if corrected is not None:
                 return corrected
+            # Without this, items that turned out to be merged would take the correction along.
+            address = _while_split(scope, address)
         outcome = await _adjust(scope, address, correction)
         if isinstance(outcome, Granted):
             leveled = await _level_if_in_debt(scope, address, outcome.bucket, correction)
@@ -244,6 +245,11 @@ async def _adjust_holder(scope: Scope, address: BucketAddress, correction: Corre
             return {} if isinstance(outcome, Absent) else {address.home: outcome.bucket}
         address = holder(address.shard, found) or min(found)
     raise StorageUnavailable(f"{address} is too contended")
+
+
+def _while_split(scope: Scope, address: BucketAddress) -> BucketAddress:
+    """Return the address, or that of the only item where the bucket is not split."""
+    return address.home if scope.local.shard_count(address) == 1 else address
 
 
 def _is_split(scope: Scope, address: BucketAddress) -> bool:
