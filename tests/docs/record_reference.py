@@ -80,7 +80,7 @@ _NAMES = (
     (r"\bacme\b|\bann\b|\bnew\b", "{entity}"),
     (r"\bgpt-4\b", "{resource}"),
     (r"(?<=#)0$", "{shard}"),
-    (r"(?<=#NAMESPACE#)default", "{name}"),
+    (r"(?<=#NAMESPACE#)default|(?<=\$NAMESPACE:)team", "{name}"),
     (r"(?<=#NSID#).+", "{ns}"),
     (r"\b(rpm|tpm)\b|(?<=_)(rpm|tpm)(?=_)", "{limit}"),
 )
