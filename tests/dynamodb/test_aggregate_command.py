@@ -25,6 +25,8 @@ from zae_limiter.core.windows import WINDOW_TYPES
 
 from .test_stream import snapshots_of, totals, use
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def repository(table: OwnTable) -> Iterator[SyncRepository]:
@@ -127,7 +129,6 @@ def test_usage_is_exact_with_two_readers_of_which_one_is_killed_repeatedly(
     check_killed_readers(table, repository, tmp_path, steps=300, kills=1)
 
 
-@pytest.mark.slow
 def test_usage_of_many_steps_is_exact_with_two_readers_killed_repeatedly(
     table: OwnTable, repository: SyncRepository, tmp_path: Path
 ) -> None:
@@ -153,7 +154,6 @@ def test_a_reader_that_catches_up_once_exits_with_everything_counted(
         assert sum(each.total_events for each in snapshots_of(repository, window)) == 25
 
 
-@pytest.mark.slow
 def test_an_idle_table_is_not_written_to(
     table: OwnTable, repository: SyncRepository, tmp_path: Path
 ) -> None:
@@ -254,7 +254,6 @@ def switch_stream(table: OwnTable, on: bool) -> None:
     table.call("UpdateTable", StreamSpecification={"StreamEnabled": on, **view})
 
 
-@pytest.mark.slow
 def test_usage_is_exact_when_the_stream_is_switched_off_and_on_again(tmp_path: Path) -> None:
     with (
         start("dynamodb-local") as server,

@@ -274,6 +274,7 @@ def test_a_proxy_that_breaks_off_or_is_not_understood_has_carried_nothing(
 _DRIP = Says([bytes([each]) for each in _OPEN[:-1]] * 40, before_each_s=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "says", [SILENCE, _DRIP, Says([_OPEN], closes=False)], ids=["silent", "drips", "no handshake"]
 )
