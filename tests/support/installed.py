@@ -34,6 +34,9 @@ class Installed:
         self.folder = folder
         self.url = url
         self.environment = {**environment(), "ZAEL_URL": url}
+        for name in ("COLUMNS", "LINES"):
+            # Several test processes at once have these set, and they count more than a terminal.
+            self.environment.pop(name, None)
         self.table: OwnTable | None = None
 
     def run(self, *args: str) -> subprocess.CompletedProcess[str]:
