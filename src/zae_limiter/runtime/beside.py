@@ -37,7 +37,11 @@ def in_greenlet(call: Callable[[], Any]) -> Any:
     import gevent
 
     greenlet = gevent.spawn(copy_context().run, call)
-    _hold(greenlet.ready, greenlet.join, None)
+    try:
+        _hold(greenlet.ready, greenlet.join, None)
+    except BaseException as error:
+        # An interrupt as `_hold` begins is not held back there.
+        _hold(greenlet.ready, greenlet.join, error)
     return greenlet.value
 
 
@@ -66,17 +70,21 @@ class _Errand:
 def in_thread(call: Callable[[], Any]) -> Any:
     """Make the call in a thread of its own."""
     errand = _Errand(call)
-    interruption: BaseException | None = None
+
+    def hold(interruption: BaseException | None = None) -> None:
+        _hold(lambda: errand.is_over, errand.over.acquire, interruption)
+
     try:
         threading.Thread(target=errand.run, name="zae-limiter", daemon=True).start()
-    except RuntimeError:
-        # The interpreter ends, or the process has as many threads as it may have.
-        return call()
+        hold()
     except BaseException as error:
         if errand.take():
+            if isinstance(error, RuntimeError):
+                # The interpreter ends, or the process has as many threads as it may have.
+                return call()
             raise
-        interruption = error
-    _hold(lambda: errand.is_over, errand.over.acquire, interruption)
+        # An interrupt as `hold` begins is not held back there.
+        hold(error)
     return errand.result
 
 
