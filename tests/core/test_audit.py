@@ -68,6 +68,10 @@ def test_actions() -> None:
         "entity_deleted",
         "limits_set",
         "limits_deleted",
+        "namespace_registered",
+        "namespace_deleted",
+        "namespace_recovered",
+        "namespace_purged",
     }
 
 
