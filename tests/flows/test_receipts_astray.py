@@ -143,3 +143,5 @@ async def test_a_further_charge_whose_answer_is_lost_for_long_is_not_made_twice(
         assert (await limiter.available("key", "gpt-4"))["tpm"] == 890
         await lease.release()
         assert (await limiter.available("key", "gpt-4"))["tpm"] == 1000
+        with pytest.raises(LeaseExpiredError):
+            await other.release()

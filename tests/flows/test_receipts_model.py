@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    invariant,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.support.drivers import stranger
 from zae_limiter import (
@@ -224,12 +218,5 @@ class KeysAndTokens(RuleBasedStateMachine):
         assert consumed_milli == self.used() * 1000
 
 
-def test_any_sequence_of_calls_with_keys_and_tokens_adds_up() -> None:
-    chosen = settings(max_examples=60, stateful_step_count=40, deadline=None)
-    # Hypothesis parses this file. Python before 3.11.8 may fail in that with "AST constructor
-    # recursion depth mismatch" if garbage is collected meanwhile.
-    gc.disable()
-    try:
-        run_state_machine_as_test(KeysAndTokens, settings=chosen)
-    finally:
-        gc.enable()
+TestKeysAndTokens = KeysAndTokens.TestCase
+TestKeysAndTokens.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
